@@ -1,0 +1,28 @@
+// Wire types: what hidden states are rounded to at every layer boundary, and their bytes on a link.
+//
+// Rounding is idempotent and encoding a rounded state loses nothing, so a result does not depend on where a plan cuts.
+// f32: as is. bf16, f16: RNE (rule 10); f16 refuses a value beyond 65,504. q8 (rule 19): per 32 values the smallest
+// power of two d with max|x| / d <= 127, q = RNE(x / d); 33 bytes, the exponent byte (e of 2^(e - 127); 0 with all q 0) first. A power of two, because
+// only then q * d is exact and rounding it again gives the same q and d.
+#ifndef HEARTH_ENGINE_WIRE_H
+#define HEARTH_ENGINE_WIRE_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum wire_type { WIRE_F32, WIRE_BF16, WIRE_F16, WIRE_Q8 };
+
+// wire_type_find reads "f32", "bf16", "f16" or "q8"; ERR_RANGE otherwise.
+MUST_USE enum err wire_type_find(const char *name, enum wire_type *out);
+const char *wire_type_name(enum wire_type t);
+// wire_bytes returns the bytes of n values; for q8 n is rounded up to whole blocks of 32 (each token's row is encoded by itself).
+size_t wire_bytes(enum wire_type t, int32_t n);
+// wire_round rounds n values of one token in place. ERR_NON_FINITE: *bad is the index of the value that cannot be carried (untouched then).
+MUST_USE enum err wire_round(enum wire_type t, float *x, int32_t n, int32_t *bad);
+// wire_encode writes wire_bytes(t, n) bytes of one token's rounded state; wire_decode reads them back. Decoding refuses (ERR_NON_FINITE) what is not finite.
+void wire_encode(enum wire_type t, const float *x, int32_t n, uint8_t *out);
+MUST_USE enum err wire_decode(enum wire_type t, const uint8_t *in, int32_t n, float *out);
+
+#endif

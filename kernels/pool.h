@@ -1,0 +1,23 @@
+// A pool of compute threads that run one function together.
+//
+// One owner calls pool_run; it takes part as thread 0 and returns when all have finished. Each thread has called
+// kernels_thread_init. Between runs threads spin for a moment, then sleep.
+#ifndef HEARTH_KERNELS_POOL_H
+#define HEARTH_KERNELS_POOL_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+struct pool;
+typedef void (*pool_fn)(void *ctx, int32_t thread_idx, int32_t n_threads);
+
+// pool_open starts n_threads - 1 threads (n_threads >= 1).
+MUST_USE enum err pool_open(int32_t n_threads, struct pool **out);
+void pool_close(struct pool *p); // NULL is allowed
+int32_t pool_n_threads(const struct pool *p);
+void pool_run(struct pool *p, pool_fn fn, void *ctx);
+// pool_barrier waits, inside a pool_fn, until every thread of the run has reached it.
+void pool_barrier(struct pool *p);
+
+#endif

@@ -1,0 +1,49 @@
+// A model file, opened: hyper-parameters, and borrowed views of its weights.
+//
+// Owns the mapping; everything it hands out lives until model_close. Knows GGUF names, never a kernel, a layer split or a
+// thread. Safe for concurrent readers.
+#ifndef HEARTH_MODEL_MODEL_H
+#define HEARTH_MODEL_MODEL_H
+
+#include "base/dtype.h"
+#include "base/err.h"
+#include "model/gguf.h"
+#include "model/hparams.h"
+
+// One tensor as it lies in the file: row-major (rows, cols); a vector has rows 1.
+struct tensor_view {
+	const void *data;
+	enum dtype type;
+	int32_t rows;
+	int32_t cols;
+	size_t row_bytes;
+};
+
+// The tensors of one layer of a llama-like architecture. A missing optional one has data NULL.
+struct layer_weights {
+	struct tensor_view attn_norm;  // (1, hidden_dim) f32
+	struct tensor_view q, k, v, o; // (n_heads * head_dim, hidden_dim), (n_kv_heads * head_dim, hidden_dim) twice, (hidden_dim, n_heads * head_dim)
+	struct tensor_view q_bias, k_bias, v_bias; // optional, (1, rows) f32
+	struct tensor_view ffn_norm;   // (1, hidden_dim) f32
+	struct tensor_view gate, up;   // (ffn_dim, hidden_dim)
+	struct tensor_view down;       // (hidden_dim, ffn_dim)
+};
+
+struct model;
+
+// model_open maps the file, parses the container, reads and checks the hyper-parameters and the shape of every tensor the
+// architecture needs. The message names file, tensor or key, what was found and what was wanted.
+MUST_USE enum err model_open(const char *path, struct model **out, struct errmsg *em);
+void model_close(struct model *m); // NULL is allowed
+const char *model_path(const struct model *m);
+const char *model_name(const struct model *m); // general.name, or the file's name without folder and .gguf
+const struct hparams *model_hparams(const struct model *m);
+const struct gguf *model_gguf(const struct model *m);
+// model_layer fills w for layer [0, n_layers).
+void model_layer(const struct model *m, int32_t layer, struct layer_weights *w);
+struct tensor_view model_token_embd(const struct model *m);  // (vocab_size, hidden_dim)
+struct tensor_view model_output_norm(const struct model *m); // (1, hidden_dim)
+struct tensor_view model_output(const struct model *m);      // (vocab_size, hidden_dim); token_embd when tied
+uint64_t model_file_bytes(const struct model *m);
+
+#endif
