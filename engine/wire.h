@@ -1,4 +1,4 @@
-// Wire types: what hidden states are rounded to at every layer boundary, and their bytes on a link.
+// The codec of wire types (base/wire_type.h): rounding at layer boundaries, and the bytes on a link.
 //
 // Rounding is idempotent and encoding a rounded state loses nothing, so a result does not depend on where a plan cuts.
 // f32: as is. bf16, f16: RNE (rule 10); f16 refuses a value beyond 65,504. q8 (rule 19): per 32 values the smallest
@@ -7,18 +7,8 @@
 #ifndef HEARTH_ENGINE_WIRE_H
 #define HEARTH_ENGINE_WIRE_H
 
-#include "base/err.h"
+#include "base/wire_type.h"
 
-#include <stddef.h>
-#include <stdint.h>
-
-enum wire_type { WIRE_F32, WIRE_BF16, WIRE_F16, WIRE_Q8 };
-
-// wire_type_find reads "f32", "bf16", "f16" or "q8"; ERR_RANGE otherwise.
-MUST_USE enum err wire_type_find(const char *name, enum wire_type *out);
-const char *wire_type_name(enum wire_type t);
-// wire_bytes returns the bytes of n values; for q8 n is rounded up to whole blocks of 32 (each token's row is encoded by itself).
-size_t wire_bytes(enum wire_type t, int32_t n);
 // wire_round rounds n values of one token in place. ERR_NON_FINITE: *bad is the index of the value that cannot be carried (untouched then).
 MUST_USE enum err wire_round(enum wire_type t, float *x, int32_t n, int32_t *bad);
 // wire_encode writes wire_bytes(t, n) bytes of one token's rounded state; wire_decode reads them back. Decoding refuses (ERR_NON_FINITE) what is not finite.
