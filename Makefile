@@ -47,7 +47,7 @@ CFLAGS_ALL := -std=c11 -g -MMD -MP -ffp-contract=off -fno-math-errno -fstack-pro
 	$(if $(DEBUG),-O1 -DHEARTH_DEBUG,-O3) \
 	$(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) $(CFLAGS)
 LDFLAGS_ALL := $(if $(SAN),-fsanitize=$(SAN)) $(LDFLAGS)
-LDLIBS := -lnng -lmicrohttpd -ljansson -lsqlite3 -lprotobuf-c -lpcre2-8 -lsodium -lpthread
+LDLIBS := -lnng -lmicrohttpd -ljansson -lsqlite3 -lprotobuf-c -lpcre2-8 -lsodium -lpthread -lm
 
 LIB_OBJS := $(LIB_SRCS:%.c=$(B)/obj/%.o) $(PROTO_C:$(B)/gen/%.c=$(B)/obj/gen/%.o)
 CLI_OBJS := $(CLI_SRCS:%.c=$(B)/obj/%.o)

@@ -67,8 +67,7 @@ void acts_quantise(const struct kernels *k, struct acts *a, int32_t begin, int32
 void kernels_matmul(const struct kernels *k, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end,
 	float *y, size_t y_stride);
 
-// kernels_row_to_f32 writes row `row` of w as f32 (cols): the embedding look-up. Exact for f32, f16, bf16; for quantised types
-// value = fma or product as canonical.h defines it.
+// kernels_row_to_f32 writes row `row` of w as f32 (cols): the embedding look-up, rule 20.
 void kernels_row_to_f32(const struct weight *w, int32_t row, float *out);
 
 // Rule 11. y (n) may be x. w (n) f32.

@@ -12,10 +12,11 @@
 struct pool;
 typedef void (*pool_fn)(void *ctx, int32_t thread_idx, int32_t n_threads);
 
-// pool_open starts n_threads - 1 threads (n_threads >= 1).
+// pool_open starts n_threads - 1 threads (n_threads >= 1). ERR_LIMIT: the system gives no more threads.
 MUST_USE enum err pool_open(int32_t n_threads, struct pool **out);
 void pool_close(struct pool *p); // NULL is allowed
 int32_t pool_n_threads(const struct pool *p);
+// pool_run calls kernels_thread_init for the owner too. What the owner wrote before is visible to all; what they wrote, to it.
 void pool_run(struct pool *p, pool_fn fn, void *ctx);
 // pool_barrier waits, inside a pool_fn, until every thread of the run has reached it.
 void pool_barrier(struct pool *p);

@@ -1,0 +1,195 @@
+// The public functions: they check the caller's arguments once and go through the table.
+#include "kernels/kernels_impl.h"
+
+#include "base/assert.h"
+
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
+#define STORAGE_ALIGN 64 // a cache line, and what the widest vector load likes
+
+#ifdef __x86_64__
+static bool cpu_has_avx2(void)
+{
+	unsigned a, b, c, d;
+	if (!__get_cpuid(1, &a, &b, &c, &d))
+		return false;
+	// __builtin_cpu_supports also asks whether the system saves the wide registers.
+	return (c & bit_F16C) != 0 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+#endif
+
+const struct kernels *kernels_find(const char *name, struct errmsg *em)
+{
+#ifdef __x86_64__
+	if (name == NULL || strcmp(name, "avx2") == 0) {
+		if (cpu_has_avx2())
+			return kernels_avx2();
+		if (name != NULL) {
+			(void)errmsg_fail(em, ERR_UNSUPPORTED, "kernels \"avx2\": this processor lacks AVX2, FMA or F16C (want \"portable\")");
+			return NULL;
+		}
+	}
+#endif
+	if (name == NULL || strcmp(name, "portable") == 0)
+		return kernels_portable();
+	(void)errmsg_fail(em, ERR_NOT_FOUND, "kernels \"%s\" do not exist here (want one of portable%s)", name,
+#ifdef __x86_64__
+		", avx2"
+#else
+		""
+#endif
+	);
+	return NULL;
+}
+
+const char *kernels_name(const struct kernels *k)
+{
+	return k->name;
+}
+
+bool kernels_has_type(enum dtype type)
+{
+	switch (type) {
+	case DTYPE_F32:
+	case DTYPE_F16:
+	case DTYPE_BF16:
+	case DTYPE_Q8_0:
+	case DTYPE_Q4_0:
+	case DTYPE_Q4_1:
+	case DTYPE_Q5_0:
+	case DTYPE_Q5_1: return true;
+	default: return false;
+	}
+}
+
+enum act_kind kernels_act_kind(enum dtype type)
+{
+	ASSERT(kernels_has_type(type));
+	return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16 ? ACT_F32 : ACT_A32;
+}
+
+void kernels_thread_init(void)
+{
+#if defined(__x86_64__)
+	_mm_setcsr(0x1f80);
+#elif defined(__aarch64__)
+	uint64_t zero = 0;
+	__asm__ volatile("msr fpcr, %0" : : "r"(zero));
+#else
+#error "say here how the floating-point environment of rule 1 is set"
+#endif
+}
+
+static int32_t block_len_of(enum act_kind kind)
+{
+	return kind == ACT_A256 ? 256 : BLOCK_LEN;
+}
+
+size_t acts_bytes(enum act_kind kind, int32_t n_cap, int32_t cols)
+{
+	if (kind == ACT_F32)
+		return 0;
+	size_t n = (size_t)n_cap * (size_t)cols;
+	return STORAGE_ALIGN + n + n / (size_t)block_len_of(kind) * sizeof(float) + n / BLOCK_LEN * sizeof(int32_t);
+}
+
+void acts_init(struct acts *a, enum act_kind kind, int32_t n_cap, int32_t cols, void *storage)
+{
+	ASSERT(n_cap > 0);
+	ASSERT(cols > 0);
+	*a = (struct acts){.kind = kind, .n_cap = n_cap, .cols = cols};
+	if (kind == ACT_F32)
+		return;
+	ASSERT(cols % block_len_of(kind) == 0);
+	size_t n = (size_t)n_cap * (size_t)cols;
+	uintptr_t at = ((uintptr_t)storage + STORAGE_ALIGN - 1) & ~(uintptr_t)(STORAGE_ALIGN - 1);
+	a->q = (int8_t *)at;
+	a->d = (float *)(at + n);
+	a->qsum = (int32_t *)(at + n + n / (size_t)block_len_of(kind) * sizeof(float));
+}
+
+void acts_set(struct acts *a, const float *x, int32_t n)
+{
+	ASSERT(n >= 0);
+	ASSERT(n <= a->n_cap);
+	a->x = x;
+	a->n = n;
+}
+
+void acts_quantise(const struct kernels *k, struct acts *a, int32_t begin, int32_t end)
+{
+	ASSERT(begin >= 0);
+	ASSERT(end <= a->n);
+	if (a->kind == ACT_F32 || begin >= end)
+		return;
+	int32_t block_len = block_len_of(a->kind), n_blocks = a->cols / block_len;
+	for (int32_t t = begin; t < end; t++) {
+		size_t at = (size_t)t * (size_t)a->cols;
+		k->quantise(a->x + at, n_blocks, block_len, a->q + at, a->d + at / (size_t)block_len, a->qsum + at / BLOCK_LEN);
+	}
+}
+
+void kernels_matmul(const struct kernels *k, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end,
+	float *y, size_t y_stride)
+{
+	ASSERT(a->kind == kernels_act_kind(w->type));
+	ASSERT(a->cols == w->cols);
+	ASSERT(row_begin >= 0);
+	ASSERT(row_end <= w->rows);
+	if (row_begin < row_end && a->n > 0)
+		k->matmul(w, a, row_begin, row_end, y, y_stride);
+}
+
+void kernels_rmsnorm(const struct kernels *k, const float *x, const float *w, int32_t n, float eps, float *y)
+{
+	ASSERT(n > 0);
+	k->rmsnorm(x, w, n, eps, y);
+}
+
+void kernels_swiglu(const struct kernels *k, const float *gate, const float *up, int32_t n, float *y)
+{
+	k->swiglu(gate, up, n, y);
+}
+
+void kernels_add(const struct kernels *k, float *y, const float *x, int32_t n)
+{
+	k->add(y, x, n);
+}
+
+void kernels_f32_to_f16(const struct kernels *k, const float *x, int32_t n, uint16_t *out)
+{
+	k->f32_to_f16(x, n, out);
+}
+
+void kernels_f16_to_f32(const struct kernels *k, const uint16_t *x, int32_t n, float *out)
+{
+	k->f16_to_f32(x, n, out);
+}
+
+bool kernels_all_finite(const struct kernels *k, const float *x, int32_t n)
+{
+	return k->all_finite(x, n);
+}
+
+void kernels_rope_pairs(const struct kernels *k, float *x, int32_t n_pairs, const float *cos_in, const float *sin_in)
+{
+	k->rope_pairs(x, n_pairs, cos_in, sin_in);
+}
+
+size_t kernels_attention_scratch(int32_t n_pos, int32_t head_dim)
+{
+	size_t n_chunks = ((size_t)n_pos + CHUNK_LEN - 1) / CHUNK_LEN;
+	return CHUNK_LEN + n_chunks * ((size_t)head_dim + 2);
+}
+
+void kernels_attention(const struct kernels *k, const struct attention *a, float *scratch, float *out)
+{
+	ASSERT(a->n_pos >= 1);
+	ASSERT(a->head_dim >= 8);
+	ASSERT(a->head_dim % 8 == 0);
+	ASSERT(a->head_dim <= HEAD_DIM_MAX);
+	k->attention(a, scratch, out);
+}

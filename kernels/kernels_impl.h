@@ -1,0 +1,87 @@
+// Private to kernels/: the table behind `struct kernels`, and the scalar pieces every implementation uses for its tails.
+//
+// An implementation fills every entry. Arguments were checked by the public functions in kernels.c; entries never check again.
+#ifndef HEARTH_KERNELS_KERNELS_IMPL_H
+#define HEARTH_KERNELS_KERNELS_IMPL_H
+
+#include "kernels/kernels.h"
+
+#include <string.h>
+
+#define BLOCK_LEN 32     // elements of a block of the 32-block types and of ACT_A32
+#define QUANT_LANES 8    // rule 5
+#define FLOAT_LANES 32   // rule 8
+#define CHUNK_LEN 256    // rule 13: positions of one chunk
+#define SOFTMAX_LANES 16 // rule 13
+#define HEAD_DIM_MAX 512
+
+struct kernels {
+	const char *name;
+	// Rule 4 for n_blocks blocks of block_len (32 or 256) values; qsum holds one sum per 32.
+	void (*quantise)(const float *x, int32_t n_blocks, int32_t block_len, int8_t *q, float *d, int32_t *qsum);
+	void (*matmul)(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);
+	void (*rmsnorm)(const float *x, const float *w, int32_t n, float eps, float *y);
+	void (*swiglu)(const float *gate, const float *up, int32_t n, float *y);
+	void (*add)(float *y, const float *x, int32_t n);
+	void (*f32_to_f16)(const float *x, int32_t n, uint16_t *out);
+	void (*f16_to_f32)(const uint16_t *x, int32_t n, float *out);
+	bool (*all_finite)(const float *x, int32_t n);
+	void (*rope_pairs)(float *x, int32_t n_pairs, const float *cos_in, const float *sin_in);
+	void (*attention)(const struct attention *a, float *scratch, float *out);
+};
+
+const struct kernels *kernels_portable(void);
+#ifdef __x86_64__
+const struct kernels *kernels_avx2(void);
+#endif
+
+// One block of a 32-block type, taken apart: value = scale * q[i], or scale * q[i] + min.
+struct block32 {
+	int8_t q[BLOCK_LEN];
+	float scale;
+	float min; // 0 for types without one
+};
+
+// block32_unpack reads the block at p. type is one of the quantised types kernels_has_type knows.
+void block32_unpack(enum dtype type, const uint8_t *p, struct block32 *out);
+// type_has_min tells whether rule 5's second fma applies.
+static inline bool type_has_min(enum dtype type)
+{
+	return type == DTYPE_Q4_1 || type == DTYPE_Q5_1;
+}
+
+// weight_at returns element i of a row of f32, f16 or bf16, as f32.
+float weight_at(enum dtype type, const uint8_t *row, int32_t i);
+
+// tree reduces n lanes (a power of two) by rule 2; lanes is overwritten.
+static inline float tree(float *lanes, int n)
+{
+	for (; n > 1; n /= 2) {
+		for (int i = 0; i < n / 2; i++)
+			lanes[i] = lanes[2 * i] + lanes[2 * i + 1];
+	}
+	return lanes[0];
+}
+
+static inline const uint8_t *weight_row(const struct weight *w, int32_t row)
+{
+	return (const uint8_t *)w->data + (size_t)row * w->row_bytes;
+}
+
+// The tokens of acts.
+static inline const int8_t *acts_q(const struct acts *a, int32_t t)
+{
+	return a->q + (size_t)t * (size_t)a->cols;
+}
+
+static inline const float *acts_d(const struct acts *a, int32_t t)
+{
+	return a->d + (size_t)t * (size_t)(a->cols / (a->kind == ACT_A256 ? 256 : BLOCK_LEN));
+}
+
+static inline const int32_t *acts_qsum(const struct acts *a, int32_t t)
+{
+	return a->qsum + (size_t)t * (size_t)(a->cols / BLOCK_LEN);
+}
+
+#endif

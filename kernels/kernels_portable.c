@@ -1,0 +1,217 @@
+// The portable table: the rules of canonical.h written down as C, one rule per function, in the order of the rules.
+#include "kernels/kernels_impl.h"
+
+#include "base/fmath.h"
+
+#define TILE 8 // tokens that share the unpacking of a weight block
+
+static void quantise_block(const float *x, int32_t block_len, int8_t *q, float *d)
+{
+	uint32_t m = 0;
+	for (int32_t i = 0; i < block_len; i++) {
+		uint32_t magnitude = fmath_bits(x[i]) & 0x7fffffff;
+		m = magnitude > m ? magnitude : m;
+	}
+	if (m >= 0x7f800000 || m < 0x21800000) {
+		*d = m >= 0x7f800000 ? fmath_from_bits(0x7fc00000) : 0.0f;
+		memset(q, 0, (size_t)block_len);
+		return;
+	}
+	float amax = fmath_from_bits(m);
+	float inverse = 127.0f / amax;
+	*d = amax / 127.0f;
+	for (int32_t i = 0; i < block_len; i++)
+		q[i] = (int8_t)fmath_round_int(x[i] * inverse);
+}
+
+static void quantise(const float *x, int32_t n_blocks, int32_t block_len, int8_t *q, float *d, int32_t *qsum)
+{
+	for (int32_t b = 0; b < n_blocks; b++)
+		quantise_block(x + (size_t)b * (size_t)block_len, block_len, q + (size_t)b * (size_t)block_len, d + b);
+	for (size_t s = 0; s < (size_t)n_blocks * (size_t)block_len / BLOCK_LEN; s++) {
+		int32_t sum = 0;
+		for (int i = 0; i < BLOCK_LEN; i++)
+			sum += q[s * BLOCK_LEN + (size_t)i];
+		qsum[s] = sum;
+	}
+}
+
+static int32_t dot_block(const int8_t *w, const int8_t *q)
+{
+	int32_t sum = 0;
+	for (int i = 0; i < BLOCK_LEN; i++)
+		sum += (int32_t)w[i] * q[i];
+	return sum;
+}
+
+// Rule 5 for one row and up to TILE tokens.
+static void dot_quant(const struct weight *w, const uint8_t *row, const struct acts *a, int32_t t0, int32_t n, float *y, size_t y_stride)
+{
+	float lanes[TILE][QUANT_LANES] = {{0}};
+	uint32_t bytes = dtype_find((uint32_t)w->type)->block_bytes;
+	bool has_min = type_has_min(w->type);
+	for (int32_t b = 0; b < w->cols / BLOCK_LEN; b++) {
+		struct block32 block;
+		block32_unpack(w->type, row + (size_t)b * bytes, &block);
+		for (int32_t t = 0; t < n; t++) {
+			float dx = acts_d(a, t0 + t)[b];
+			float *lane = &lanes[t][b % QUANT_LANES];
+			float f = (float)dot_block(block.q, acts_q(a, t0 + t) + (size_t)b * BLOCK_LEN);
+			float c = block.scale * dx;
+			*lane = fmaf(f, c, *lane);
+			if (has_min)
+				*lane = fmaf((float)acts_qsum(a, t0 + t)[b], block.min * dx, *lane);
+		}
+	}
+	for (int32_t t = 0; t < n; t++)
+		y[(size_t)(t0 + t) * y_stride] = tree(lanes[t], QUANT_LANES);
+}
+
+// Rule 8 for one row and one token.
+static float dot_float(const struct weight *w, const uint8_t *row, const float *x)
+{
+	float lanes[FLOAT_LANES] = {0};
+	for (int32_t i = 0; i < w->cols; i++)
+		lanes[i % FLOAT_LANES] = fmaf(weight_at(w->type, row, i), x[i], lanes[i % FLOAT_LANES]);
+	return tree(lanes, FLOAT_LANES);
+}
+
+static void matmul(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+{
+	for (int32_t r = row_begin; r < row_end; r++) {
+		const uint8_t *row = weight_row(w, r);
+		if (a->kind == ACT_F32) {
+			for (int32_t t = 0; t < a->n; t++)
+				y[(size_t)t * y_stride + (size_t)r] = dot_float(w, row, a->x + (size_t)t * (size_t)a->cols);
+			continue;
+		}
+		for (int32_t t = 0; t < a->n; t += TILE)
+			dot_quant(w, row, a, t, a->n - t < TILE ? a->n - t : TILE, y + r, y_stride);
+	}
+}
+
+static void rmsnorm(const float *x, const float *w, int32_t n, float eps, float *y)
+{
+	float lanes[FLOAT_LANES] = {0};
+	for (int32_t i = 0; i < n; i++)
+		lanes[i % FLOAT_LANES] = fmaf(x[i], x[i], lanes[i % FLOAT_LANES]);
+	float ss = tree(lanes, FLOAT_LANES);
+	float r = 1.0f / sqrtf(ss / (float)n + eps);
+	for (int32_t i = 0; i < n; i++)
+		y[i] = (x[i] * r) * w[i];
+}
+
+static void swiglu(const float *gate, const float *up, int32_t n, float *y)
+{
+	for (int32_t i = 0; i < n; i++)
+		y[i] = fmath_silu(gate[i]) * up[i];
+}
+
+static void add(float *y, const float *x, int32_t n)
+{
+	for (int32_t i = 0; i < n; i++)
+		y[i] += x[i];
+}
+
+static void f32_to_f16(const float *x, int32_t n, uint16_t *out)
+{
+	for (int32_t i = 0; i < n; i++)
+		out[i] = fmath_f32_to_f16(x[i]);
+}
+
+static void f16_to_f32(const uint16_t *x, int32_t n, float *out)
+{
+	for (int32_t i = 0; i < n; i++)
+		out[i] = fmath_f16_to_f32(x[i]);
+}
+
+static bool all_finite(const float *x, int32_t n)
+{
+	uint32_t m = 0;
+	for (int32_t i = 0; i < n; i++) {
+		uint32_t magnitude = fmath_bits(x[i]) & 0x7fffffff;
+		m = magnitude > m ? magnitude : m;
+	}
+	return m < 0x7f800000;
+}
+
+static void rope_pairs(float *x, int32_t n_pairs, const float *cos_in, const float *sin_in)
+{
+	for (int32_t i = 0; i < n_pairs; i++) {
+		float x0 = x[2 * i], x1 = x[2 * i + 1];
+		x[2 * i] = fmaf(x0, cos_in[i], -(x1 * sin_in[i]));
+		x[2 * i + 1] = fmaf(x0, sin_in[i], x1 * cos_in[i]);
+	}
+}
+
+// One chunk of rule 13: fills out[0 .. head_dim) with o_c, and *m_c, *l_c.
+static void attend_chunk(const struct attention *a, int32_t begin, int32_t end, float *scores, float *m_c, float *l_c, float *out)
+{
+	float scale = 1.0f / sqrtf((float)a->head_dim);
+	for (int32_t p = begin; p < end; p++) {
+		const uint16_t *k = a->k + (size_t)p * a->stride;
+		float acc = 0.0f;
+		for (int32_t d = 0; d < a->head_dim; d++)
+			acc = fmaf(a->q[d], fmath_f16_to_f32(k[d]), acc);
+		scores[p - begin] = scale * acc;
+	}
+	float m = scores[0];
+	for (int32_t i = 1; i < end - begin; i++)
+		m = scores[i] > m ? scores[i] : m;
+	float lanes[SOFTMAX_LANES] = {0};
+	memset(out, 0, (size_t)a->head_dim * sizeof(float));
+	for (int32_t p = begin; p < end; p++) {
+		const uint16_t *v = a->v + (size_t)p * a->stride;
+		float e = fmath_exp(scores[p - begin] - m);
+		lanes[(p - begin) % SOFTMAX_LANES] += e;
+		for (int32_t i = 0; i < a->head_dim; i++)
+			out[i] = fmaf(e, fmath_f16_to_f32(v[i]), out[i]);
+	}
+	*m_c = m;
+	*l_c = tree(lanes, SOFTMAX_LANES);
+}
+
+static void attention(const struct attention *a, float *scratch, float *out)
+{
+	float *scores = scratch, *chunks = scratch + CHUNK_LEN; // per chunk: m_c, l_c, o_c
+	size_t chunk_floats = (size_t)a->head_dim + 2;
+	int32_t n_chunks = (a->n_pos + CHUNK_LEN - 1) / CHUNK_LEN;
+	for (int32_t c = 0; c < n_chunks; c++) {
+		int32_t begin = c * CHUNK_LEN, end = a->n_pos - begin < CHUNK_LEN ? a->n_pos : begin + CHUNK_LEN;
+		float *chunk = chunks + (size_t)c * chunk_floats;
+		attend_chunk(a, begin, end, scores, chunk, chunk + 1, chunk + 2);
+	}
+	float g = chunks[0];
+	for (int32_t c = 1; c < n_chunks; c++)
+		g = chunks[(size_t)c * chunk_floats] > g ? chunks[(size_t)c * chunk_floats] : g;
+	float l = 0.0f;
+	memset(out, 0, (size_t)a->head_dim * sizeof(float));
+	for (int32_t c = 0; c < n_chunks; c++) {
+		const float *chunk = chunks + (size_t)c * chunk_floats;
+		float w = fmath_exp(chunk[0] - g);
+		l = fmaf(w, chunk[1], l);
+		for (int32_t i = 0; i < a->head_dim; i++)
+			out[i] = fmaf(w, chunk[2 + i], out[i]);
+	}
+	float r = 1.0f / l;
+	for (int32_t i = 0; i < a->head_dim; i++)
+		out[i] = out[i] * r;
+}
+
+const struct kernels *kernels_portable(void)
+{
+	static const struct kernels table = {
+		.name = "portable",
+		.quantise = quantise,
+		.matmul = matmul,
+		.rmsnorm = rmsnorm,
+		.swiglu = swiglu,
+		.add = add,
+		.f32_to_f16 = f32_to_f16,
+		.f16_to_f32 = f16_to_f32,
+		.all_finite = all_finite,
+		.rope_pairs = rope_pairs,
+		.attention = attention,
+	};
+	return &table;
+}
