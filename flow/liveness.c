@@ -1,0 +1,38 @@
+#include "flow/liveness.h"
+
+const struct liveness_limits liveness_defaults = {
+	.ping_after_ns = 1000000000,
+	.dead_after_ns = 8000000000,
+	.late_loop_ns = 1000000000,
+};
+
+void liveness_init(struct liveness *l, int64_t now_ns)
+{
+	*l = (struct liveness){.heard_ns = now_ns, .sent_ns = now_ns};
+}
+
+void liveness_heard(struct liveness *l, int64_t now_ns)
+{
+	l->heard_ns = now_ns;
+}
+
+void liveness_restart(struct liveness *l, int64_t now_ns)
+{
+	l->heard_ns = now_ns;
+}
+
+enum liveness_verdict liveness_step(struct liveness *l, const struct liveness_limits *limits, int64_t now_ns)
+{
+	if (now_ns - l->heard_ns >= limits->dead_after_ns)
+		return LIVENESS_DEAD;
+	if (now_ns - l->sent_ns < limits->ping_after_ns)
+		return LIVENESS_FINE;
+	l->sent_ns = now_ns;
+	return LIVENESS_PING;
+}
+
+int64_t liveness_deadline_ns(const struct liveness *l, const struct liveness_limits *limits)
+{
+	int64_t ping = l->sent_ns + limits->ping_after_ns, dead = l->heard_ns + limits->dead_after_ns;
+	return ping < dead ? ping : dead;
+}

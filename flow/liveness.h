@@ -1,0 +1,33 @@
+// Liveness of one link: when to send a ping, and when silence means the peer is dead. Pure; thresholds from wifi-profiles.md:
+// a Wi-Fi link stalls for seconds and lives, so death by silence comes at 8 s and not before; any received byte is a heartbeat.
+#ifndef HEARTH_FLOW_LIVENESS_H
+#define HEARTH_FLOW_LIVENESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct liveness_limits {
+	int64_t ping_after_ns; // a link that sent nothing for this long sends a ping
+	int64_t dead_after_ns; // silence that means death
+	int64_t late_loop_ns;  // my own loop was away this long: silence proves nothing, timers start again
+};
+
+extern const struct liveness_limits liveness_defaults;
+
+struct liveness {
+	int64_t heard_ns; // last byte in
+	int64_t sent_ns;  // last ping out
+};
+
+enum liveness_verdict { LIVENESS_FINE, LIVENESS_PING, LIVENESS_DEAD };
+
+void liveness_init(struct liveness *l, int64_t now_ns);
+void liveness_heard(struct liveness *l, int64_t now_ns);
+// liveness_restart forgives all silence so far: the caller was late itself.
+void liveness_restart(struct liveness *l, int64_t now_ns);
+// liveness_step says what is due; LIVENESS_PING means that the caller sends a ping now.
+enum liveness_verdict liveness_step(struct liveness *l, const struct liveness_limits *limits, int64_t now_ns);
+// liveness_deadline_ns returns when liveness_step wants to be called again.
+int64_t liveness_deadline_ns(const struct liveness *l, const struct liveness_limits *limits);
+
+#endif

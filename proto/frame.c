@@ -1,0 +1,98 @@
+#include "proto/frame.h"
+
+#include "base/bytes.h"
+#include "base/limits.h"
+
+void step_encode(const struct step *s, uint8_t out[FRAME_STEP_BYTES])
+{
+	struct writer w = writer_init(out, FRAME_STEP_BYTES);
+	writer_u8(&w, FRAME_STEP);
+	writer_u8(&w, (uint8_t)s->wire);
+	writer_u8(&w, (uint8_t)s->reply);
+	writer_u8(&w, s->flags);
+	writer_u16(&w, s->src_stage);
+	writer_u16(&w, s->dst_stage);
+	writer_u64(&w, s->epoch.v);
+	writer_u64(&w, s->session.v);
+	writer_u32(&w, s->seq);
+	writer_u32(&w, s->slot);
+	writer_u32(&w, s->pos);
+	writer_u32(&w, s->n_tokens);
+	writer_u32(&w, s->payload_len);
+	writer_u32(&w, 0);
+}
+
+static bool is_stage(uint16_t s)
+{
+	return s < STAGES_MAX || s == STAGE_HEAD;
+}
+
+enum err step_decode(const uint8_t *frame, size_t len, struct step *out)
+{
+	struct reader r = reader_init(frame, len);
+	uint8_t type = reader_u8(&r), wire = reader_u8(&r), reply = reader_u8(&r);
+	*out = (struct step){.flags = reader_u8(&r)};
+	out->src_stage = reader_u16(&r);
+	out->dst_stage = reader_u16(&r);
+	out->epoch.v = reader_u64(&r);
+	out->session.v = reader_u64(&r);
+	out->seq = reader_u32(&r);
+	out->slot = reader_u32(&r);
+	out->pos = reader_u32(&r);
+	out->n_tokens = reader_u32(&r);
+	out->payload_len = reader_u32(&r);
+	uint32_t zero = reader_u32(&r);
+	if (!reader_ok(&r) || type != FRAME_STEP || zero != 0)
+		return ERR_FORMAT;
+	if (wire >= N_WIRE_TYPES || reply > REPLY_ALL || (out->flags & ~STEP_FIRST) != 0)
+		return ERR_FORMAT;
+	out->wire = (enum wire_type)wire;
+	out->reply = (enum step_reply)reply;
+	if (!is_stage(out->src_stage) || !is_stage(out->dst_stage) || out->src_stage == out->dst_stage)
+		return ERR_FORMAT;
+	if (out->session.v == 0 || out->n_tokens == 0 || out->n_tokens > CHUNK_TOKENS_MAX || out->payload_len != r.left)
+		return ERR_FORMAT;
+	if (out->pos > INT32_MAX - out->n_tokens || out->slot > INT32_MAX)
+		return ERR_FORMAT;
+	return OK;
+}
+
+void credit_encode(const struct credit *c, uint8_t out[FRAME_CREDIT_BYTES])
+{
+	struct writer w = writer_init(out, FRAME_CREDIT_BYTES);
+	writer_u8(&w, FRAME_CREDIT);
+	writer_u8(&w, 0);
+	writer_u16(&w, c->n);
+	writer_u16(&w, c->src_stage);
+	writer_u16(&w, c->dst_stage);
+	writer_u64(&w, c->epoch.v);
+}
+
+enum err credit_decode(const uint8_t *frame, size_t len, struct credit *out)
+{
+	struct reader r = reader_init(frame, len);
+	uint8_t type = reader_u8(&r), zero = reader_u8(&r);
+	*out = (struct credit){.n = reader_u16(&r)};
+	out->src_stage = reader_u16(&r);
+	out->dst_stage = reader_u16(&r);
+	out->epoch.v = reader_u64(&r);
+	if (!reader_ok(&r) || r.left != 0 || type != FRAME_CREDIT || zero != 0 || out->n == 0)
+		return ERR_FORMAT;
+	if (!is_stage(out->src_stage) || !is_stage(out->dst_stage) || out->src_stage == out->dst_stage)
+		return ERR_FORMAT;
+	return OK;
+}
+
+void ping_encode(enum frame_type type, uint64_t cookie, uint8_t out[FRAME_PING_BYTES])
+{
+	out[0] = (uint8_t)type;
+	store_u64(out + 1, cookie);
+}
+
+enum err ping_decode(const uint8_t *frame, size_t len, uint64_t *cookie)
+{
+	if (len != FRAME_PING_BYTES || (frame[0] != FRAME_PING && frame[0] != FRAME_PONG))
+		return ERR_FORMAT;
+	*cookie = load_u64(frame + 1);
+	return OK;
+}

@@ -1,0 +1,69 @@
+// Frames: what one LNK1 record carries once it is open. The first byte is the type.
+//
+//   control links   FRAME_CONTROL   type 1, then one protobuf Control message (proto/msg.h)
+//   data links      FRAME_STEP      a header of FRAME_STEP_BYTES, then the hidden states of n_tokens tokens in the plan's wire type
+//                   FRAME_CREDIT    a header of FRAME_CREDIT_BYTES
+//   both            FRAME_PING, FRAME_PONG   type 1, u64 cookie
+//
+// All integers little-endian; reserved bytes are zero and checked. Stages are numbered from 0 along the ring; the head is
+// STAGE_HEAD, both before stage 0 and behind the last. A frame names both ends of its hop, so that the coordinator can pass
+// on what two nodes cannot send each other directly.
+//
+//   step    0 type | 1 wire | 2 reply | 3 flags | 4 src_stage u16 | 6 dst_stage u16 | 8 plan_epoch u64 | 16 session u64 | 24 seq u32
+//           28 slot u32 | 32 pos u32 | 36 n_tokens u32 | 40 payload bytes u32 | 44 zero u32
+//   credit  0 type | 1 zero | 2 n u16 | 4 src_stage u16 | 6 dst_stage u16 | 8 plan_epoch u64
+//
+// Pure; encode and decode never allocate.
+#ifndef HEARTH_PROTO_FRAME_H
+#define HEARTH_PROTO_FRAME_H
+
+#include "base/err.h"
+#include "base/ids.h"
+#include "base/wire_type.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum frame_type { FRAME_CONTROL = 1, FRAME_PING = 2, FRAME_PONG = 3, FRAME_STEP = 16, FRAME_CREDIT = 17 };
+
+#define FRAME_STEP_BYTES 48
+#define FRAME_CREDIT_BYTES 16
+#define FRAME_PING_BYTES 9
+#define STAGE_HEAD 0xffff
+
+// What the head wants back of a step: a chunk in the middle of a prompt needs no hidden state at the head at all.
+enum step_reply { REPLY_NONE, REPLY_LAST, REPLY_ALL };
+
+#define STEP_FIRST 1 // flag: the session's first step; the stage binds the slot to it and forgets what was there
+
+struct step {
+	enum wire_type wire;
+	enum step_reply reply;
+	uint8_t flags;
+	uint16_t src_stage, dst_stage;
+	struct plan_epoch epoch;
+	struct session_id session;
+	uint32_t seq;         // steps of one session count from 0
+	uint32_t slot;        // KV slot, the same on every stage
+	uint32_t pos;         // of the first token
+	uint32_t n_tokens;    // >= 1
+	uint32_t payload_len; // bytes after the header
+};
+
+struct credit {
+	uint16_t n;                    // steps the receiver of the credit may send more, >= 1
+	uint16_t src_stage, dst_stage; // of the credit frame: from the receiver of steps to their sender
+	struct plan_epoch epoch;
+};
+
+void step_encode(const struct step *s, uint8_t out[FRAME_STEP_BYTES]);
+// step_decode checks everything that needs no plan: exact length, known values, zero bytes, bounds of limits.h.
+MUST_USE enum err step_decode(const uint8_t *frame, size_t len, struct step *out);
+void credit_encode(const struct credit *c, uint8_t out[FRAME_CREDIT_BYTES]);
+MUST_USE enum err credit_decode(const uint8_t *frame, size_t len, struct credit *out);
+// ping_encode writes FRAME_PING or FRAME_PONG.
+void ping_encode(enum frame_type type, uint64_t cookie, uint8_t out[FRAME_PING_BYTES]);
+MUST_USE enum err ping_decode(const uint8_t *frame, size_t len, uint64_t *cookie);
+
+#endif

@@ -1,0 +1,454 @@
+#include "proto/msg.h"
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "proto/frame.h"
+
+#include <string.h>
+
+#include "proto/hearth.pb-c.h"
+
+// Unpacking 64 KiB of the smallest sub-messages could ask for a thousand times that; a valid message needs a few KiB.
+#define DECODE_ARENA_BYTES (64 * 1024)
+
+// ---- text
+
+static size_t utf8_len(const uint8_t *s, size_t left)
+{
+	if (s[0] < 0x80)
+		return s[0] >= 0x20 && s[0] != 0x7f ? 1 : 0;
+	size_t n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+	if (s[0] < 0xc2 || s[0] > 0xf4 || n > left)
+		return 0;
+	for (size_t i = 1; i < n; i++)
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+		return 0;
+	if (s[0] == 0xc2 && s[1] < 0xa0) // C1 controls
+		return 0;
+	return n;
+}
+
+bool text_is_plain(const char *text, size_t len)
+{
+	for (size_t i = 0; i < len;) {
+		size_t n = utf8_len((const uint8_t *)text + i, len - i);
+		if (n == 0)
+			return false;
+		i += n;
+	}
+	return true;
+}
+
+void text_copy(char *out, size_t cap, const char *text)
+{
+	size_t n = strlen(text);
+	if (n >= cap) {
+		n = cap - 1;
+		while (n > 0 && ((uint8_t)text[n] & 0xc0) == 0x80)
+			n--;
+	}
+	memcpy(out, text, n);
+	out[n] = '\0';
+}
+
+// ---- the decoder's arena
+
+struct decode_arena {
+	_Alignas(16) uint8_t data[DECODE_ARENA_BYTES];
+	size_t used;
+};
+
+static void *decode_alloc(void *ctx, size_t size)
+{
+	struct decode_arena *a = ctx;
+	size_t rounded;
+	if (!add_size(size, 15, &rounded))
+		return NULL;
+	rounded &= ~(size_t)15;
+	if (rounded > sizeof a->data - a->used)
+		return NULL;
+	void *p = a->data + a->used;
+	a->used += rounded;
+	return p;
+}
+
+static void decode_free(void *ctx, void *p)
+{
+	(void)ctx;
+	(void)p; // the arena goes away as a whole
+}
+
+// ---- fields in
+
+static enum err bad(struct errmsg *em, const char *field)
+{
+	return errmsg_fail(em, ERR_FORMAT, "%s", field);
+}
+
+static enum err get_text(const char *in, char *out, size_t cap, const char *field, struct errmsg *em)
+{
+	size_t n = in ? strlen(in) : 0;
+	if (n >= cap || !text_is_plain(in ? in : "", n))
+		return bad(em, field);
+	memcpy(out, in ? in : "", n);
+	out[n] = '\0';
+	return OK;
+}
+
+static enum err get_bytes(ProtobufCBinaryData in, uint8_t *out, size_t len, const char *field, struct errmsg *em)
+{
+	if (in.len != len)
+		return bad(em, field);
+	memcpy(out, in.data, len);
+	return OK;
+}
+
+static enum err get_int(uint32_t in, uint32_t min, uint32_t max, int32_t *out, const char *field, struct errmsg *em)
+{
+	if (in < min || in > max)
+		return bad(em, field);
+	*out = (int32_t)in;
+	return OK;
+}
+
+// Address text is dialled later: only what a host name, an IPv4 or a bracketed IPv6 address and a port are made of.
+static bool is_address(const char *s)
+{
+	const char *colon = strrchr(s, ':');
+	if (colon == NULL || colon == s || colon[1] == '\0' || strlen(colon + 1) > 5)
+		return false;
+	uint32_t port = 0;
+	for (const char *p = colon + 1; *p; p++) {
+		if (*p < '0' || *p > '9')
+			return false;
+		port = port * 10 + (uint32_t)(*p - '0');
+	}
+	for (const char *p = s; p < colon; p++)
+		if (!(*p >= '0' && *p <= '9') && !(*p >= 'a' && *p <= 'z') && !(*p >= 'A' && *p <= 'Z') && strchr(".-_:[]%", *p) == NULL)
+			return false;
+	return port > 0 && port <= 65535;
+}
+
+static enum err get_addresses(char *const *in, size_t n, struct address_list *out, struct errmsg *em)
+{
+	if (n > ADDRS_MAX)
+		return bad(em, "addresses: too many");
+	out->n = (uint32_t)n;
+	for (size_t i = 0; i < n; i++) {
+		enum err e = get_text(in[i], out->at[i], ADDR_CAP, "addresses", em);
+		if (e != OK)
+			return e;
+		if (!is_address(out->at[i]))
+			return bad(em, "addresses: not host:port");
+	}
+	return OK;
+}
+
+#define TRY(x)                                                                                                                                                 \
+	do {                                                                                                                                                       \
+		enum err try_err = (x);                                                                                                                                \
+		if (try_err != OK)                                                                                                                                     \
+			return try_err;                                                                                                                                    \
+	} while (0)
+
+// ---- one validator per message
+
+static enum err get_hello(const Hearth__Hello *p, struct msg_hello *m, struct errmsg *em)
+{
+	TRY(get_text(p->name, m->name, sizeof m->name, "name", em));
+	if (m->name[0] == '\0')
+		return bad(em, "name: empty");
+	TRY(get_bytes(p->model_hash, m->model_hash, HASH_BYTES, "model_hash", em));
+	int32_t n_threads, port;
+	TRY(get_int(p->n_threads, 1, 4096, &n_threads, "n_threads", em));
+	TRY(get_text(p->simd, m->simd, sizeof m->simd, "simd", em));
+	TRY(get_int(p->port, 0, 65535, &port, "port", em));
+	TRY(get_addresses(p->addresses, p->n_addresses, &m->addresses, em));
+	m->n_threads = (uint32_t)n_threads;
+	m->port = (uint16_t)port;
+	m->epoch.v = p->plan_epoch;
+	return OK;
+}
+
+static enum err get_peer(const Hearth__Peer *p, struct msg_peer *m, struct errmsg *em)
+{
+	m->present = p != NULL;
+	if (p == NULL)
+		return OK;
+	TRY(get_bytes(p->public_key, m->public_key, KEY_BYTES, "peer public_key", em));
+	TRY(get_bytes(p->psk, m->psk, KEY_BYTES, "peer psk", em));
+	TRY(get_text(p->name, m->name, sizeof m->name, "peer name", em));
+	return get_addresses(p->addresses, p->n_addresses, &m->addresses, em);
+}
+
+static enum err get_plan(const Hearth__Plan *p, struct msg_plan *m, struct errmsg *em)
+{
+	m->epoch.v = p->plan_epoch;
+	if (p->plan_epoch == 0)
+		return bad(em, "plan_epoch: 0");
+	TRY(get_int(p->n_stages, 1, STAGES_MAX, &m->n_stages, "n_stages", em));
+	TRY(get_int(p->stage, 0, p->n_stages - 1, &m->stage, "stage", em));
+	TRY(get_int(p->layer_end, 1, LAYERS_MAX, &m->layer_end, "layer_end", em));
+	TRY(get_int(p->layer_begin, 0, p->layer_end - 1, &m->layer_begin, "layer_begin", em));
+	int32_t wire;
+	TRY(get_int(p->wire, 0, N_WIRE_TYPES - 1, &wire, "wire", em));
+	m->wire = (enum wire_type)wire;
+	TRY(get_int(p->n_slots, 1, SESSIONS_MAX, &m->n_slots, "n_slots", em));
+	TRY(get_int(p->ctx_len, 1, 1 << 24, &m->ctx_len, "ctx_len", em));
+	TRY(get_int(p->chunk_max, 1, CHUNK_TOKENS_MAX, &m->chunk_max, "chunk_max", em));
+	TRY(get_int(p->hop_credits, 1, HOP_CREDITS_MAX, &m->hop_credits, "hop_credits", em));
+	TRY(get_peer(p->prev, &m->prev, em));
+	return get_peer(p->next, &m->next, em);
+}
+
+static enum err get_failed(const Hearth__StepFailed *p, struct msg *m, struct errmsg *em)
+{
+	m->u.step_failed.epoch.v = p->plan_epoch;
+	m->u.step_failed.session.v = p->session;
+	if (p->code != STEP_NON_FINITE && p->code != STEP_OTHER)
+		return bad(em, "code");
+	m->u.step_failed.code = (enum step_failure)p->code;
+	return get_text(p->error, m->u.step_failed.error, REASON_CAP, "error", em);
+}
+
+static enum err get_grant(const Hearth__JoinGrant *p, struct msg_join_grant *m, struct errmsg *em)
+{
+	TRY(get_bytes(p->cluster_id, m->cluster_id, CLUSTER_ID_BYTES, "cluster_id", em));
+	TRY(get_bytes(p->psk, m->psk, KEY_BYTES, "psk", em));
+	TRY(get_text(p->name, m->name, sizeof m->name, "name", em));
+	m->member_epoch.v = p->member_epoch;
+	return get_addresses(p->addresses, p->n_addresses, &m->addresses, em);
+}
+
+static enum err get_body(const Hearth__Control *c, struct msg *m, struct errmsg *em)
+{
+	switch (c->body_case) {
+	case HEARTH__CONTROL__BODY_HELLO: m->type = MSG_HELLO; return get_hello(c->hello, &m->u.hello, em);
+	case HEARTH__CONTROL__BODY_WELCOME:
+		m->type = MSG_WELCOME;
+		m->u.welcome.member_epoch.v = c->welcome->member_epoch;
+		return get_text(c->welcome->name, m->u.welcome.name, NAME_CAP, "name", em);
+	case HEARTH__CONTROL__BODY_REFUSED:
+		m->type = MSG_REFUSED;
+		return get_text(c->refused->reason, m->u.refused.reason, REASON_CAP, "reason", em);
+	case HEARTH__CONTROL__BODY_PLAN: m->type = MSG_PLAN; return get_plan(c->plan, &m->u.plan, em);
+	case HEARTH__CONTROL__BODY_LOADED:
+		m->type = MSG_LOADED;
+		m->u.loaded.epoch.v = c->loaded->plan_epoch;
+		return get_text(c->loaded->error, m->u.loaded.error, REASON_CAP, "error", em);
+	case HEARTH__CONTROL__BODY_CANCEL:
+		m->type = MSG_CANCEL;
+		m->u.cancel.epoch.v = c->cancel->plan_epoch;
+		m->u.cancel.session.v = c->cancel->session;
+		return OK;
+	case HEARTH__CONTROL__BODY_STEP_FAILED: m->type = MSG_STEP_FAILED; return get_failed(c->step_failed, m, em);
+	case HEARTH__CONTROL__BODY_PEER_LINK:
+		m->type = MSG_PEER_LINK;
+		m->u.peer_link.epoch.v = c->peer_link->plan_epoch;
+		m->u.peer_link.direct = c->peer_link->direct != 0;
+		m->u.peer_link.broken = c->peer_link->broken != 0;
+		return OK;
+	case HEARTH__CONTROL__BODY_REVOKED:
+		m->type = MSG_REVOKED;
+		m->u.revoked.member_epoch.v = c->revoked->member_epoch;
+		return get_bytes(c->revoked->node_id, m->u.revoked.node.b, NODE_ID_BYTES, "node_id", em);
+	case HEARTH__CONTROL__BODY_LEAVING: m->type = MSG_LEAVING; return OK;
+	case HEARTH__CONTROL__BODY_BYE: m->type = MSG_BYE; return OK;
+	case HEARTH__CONTROL__BODY_JOIN_GRANT: m->type = MSG_JOIN_GRANT; return get_grant(c->join_grant, &m->u.join_grant, em);
+	case HEARTH__CONTROL__BODY_JOIN_ACK: m->type = MSG_JOIN_ACK; return OK;
+	default: return errmsg_fail(em, ERR_FORMAT, "no known body");
+	}
+}
+
+enum err msg_decode(const uint8_t *frame, size_t len, struct msg *out, struct errmsg *em)
+{
+	memset(out, 0, sizeof *out);
+	if (len < 1 || len > CONTROL_RECORD_MAX || frame[0] != FRAME_CONTROL)
+		return errmsg_fail(em, ERR_FORMAT, "control message: bad frame");
+	struct decode_arena arena;
+	arena.used = 0;
+	ProtobufCAllocator alloc = {.alloc = decode_alloc, .free = decode_free, .allocator_data = &arena};
+	Hearth__Control *c = hearth__control__unpack(&alloc, len - 1, frame + 1);
+	if (c == NULL)
+		return errmsg_fail(em, ERR_FORMAT, "control message: malformed");
+	enum err e = get_body(c, out, em);
+	if (e != OK)
+		return errmsg_prefix(em, e, "control message %s", out->type ? msg_name(out->type) : "");
+	return OK;
+}
+
+// ---- fields out. Generated structs hold char *: protobuf-c never writes through them when packing.
+
+static char *text_out(const char *s)
+{
+	return (char *)(uintptr_t)s;
+}
+
+static ProtobufCBinaryData bytes_out(const uint8_t *p, size_t len)
+{
+	return (ProtobufCBinaryData){.len = len, .data = (uint8_t *)(uintptr_t)p};
+}
+
+struct peer_out {
+	Hearth__Peer peer;
+	char *addresses[ADDRS_MAX];
+};
+
+static size_t addresses_out(const struct address_list *list, char **out)
+{
+	ASSERT(list->n <= ADDRS_MAX);
+	for (uint32_t i = 0; i < list->n; i++)
+		out[i] = text_out(list->at[i]);
+	return list->n;
+}
+
+static Hearth__Peer *peer_out(const struct msg_peer *m, struct peer_out *o)
+{
+	if (!m->present)
+		return NULL;
+	hearth__peer__init(&o->peer);
+	o->peer.public_key = bytes_out(m->public_key, KEY_BYTES);
+	o->peer.psk = bytes_out(m->psk, KEY_BYTES);
+	o->peer.name = text_out(m->name);
+	o->peer.n_addresses = addresses_out(&m->addresses, o->addresses);
+	o->peer.addresses = o->addresses;
+	return &o->peer;
+}
+
+static size_t pack(Hearth__Control *c, Hearth__Control__BodyCase body, uint8_t *out)
+{
+	c->body_case = body;
+	ASSERT(hearth__control__get_packed_size(c) < MSG_ENCODED_MAX);
+	out[0] = FRAME_CONTROL;
+	return 1 + hearth__control__pack(c, out + 1);
+}
+
+static size_t put_hello(const struct msg_hello *m, Hearth__Control *c, uint8_t *out)
+{
+	char *addresses[ADDRS_MAX];
+	Hearth__Hello p = HEARTH__HELLO__INIT;
+	p.name = text_out(m->name);
+	p.model_hash = bytes_out(m->model_hash, HASH_BYTES);
+	p.n_threads = m->n_threads;
+	p.simd = text_out(m->simd);
+	p.port = m->port;
+	p.n_addresses = addresses_out(&m->addresses, addresses);
+	p.addresses = addresses;
+	p.plan_epoch = m->epoch.v;
+	c->hello = &p;
+	return pack(c, HEARTH__CONTROL__BODY_HELLO, out);
+}
+
+static size_t put_plan(const struct msg_plan *m, Hearth__Control *c, uint8_t *out)
+{
+	struct peer_out prev, next;
+	Hearth__Plan p = HEARTH__PLAN__INIT;
+	p.plan_epoch = m->epoch.v;
+	p.n_stages = (uint32_t)m->n_stages;
+	p.stage = (uint32_t)m->stage;
+	p.layer_begin = (uint32_t)m->layer_begin;
+	p.layer_end = (uint32_t)m->layer_end;
+	p.wire = (uint32_t)m->wire;
+	p.n_slots = (uint32_t)m->n_slots;
+	p.ctx_len = (uint32_t)m->ctx_len;
+	p.chunk_max = (uint32_t)m->chunk_max;
+	p.hop_credits = (uint32_t)m->hop_credits;
+	p.prev = peer_out(&m->prev, &prev);
+	p.next = peer_out(&m->next, &next);
+	c->plan = &p;
+	return pack(c, HEARTH__CONTROL__BODY_PLAN, out);
+}
+
+static size_t put_grant(const struct msg_join_grant *m, Hearth__Control *c, uint8_t *out)
+{
+	char *addresses[ADDRS_MAX];
+	Hearth__JoinGrant p = HEARTH__JOIN_GRANT__INIT;
+	p.cluster_id = bytes_out(m->cluster_id, CLUSTER_ID_BYTES);
+	p.psk = bytes_out(m->psk, KEY_BYTES);
+	p.name = text_out(m->name);
+	p.member_epoch = m->member_epoch.v;
+	p.n_addresses = addresses_out(&m->addresses, addresses);
+	p.addresses = addresses;
+	c->join_grant = &p;
+	return pack(c, HEARTH__CONTROL__BODY_JOIN_GRANT, out);
+}
+
+static size_t put_small(const struct msg *m, Hearth__Control *c, uint8_t *out)
+{
+	Hearth__Welcome welcome = HEARTH__WELCOME__INIT;
+	Hearth__Refused refused = HEARTH__REFUSED__INIT;
+	Hearth__Loaded loaded = HEARTH__LOADED__INIT;
+	Hearth__Cancel cancel = HEARTH__CANCEL__INIT;
+	Hearth__StepFailed failed = HEARTH__STEP_FAILED__INIT;
+	Hearth__PeerLink peer_link = HEARTH__PEER_LINK__INIT;
+	Hearth__Revoked revoked = HEARTH__REVOKED__INIT;
+	Hearth__Leaving leaving = HEARTH__LEAVING__INIT;
+	Hearth__Bye bye = HEARTH__BYE__INIT;
+	Hearth__JoinAck ack = HEARTH__JOIN_ACK__INIT;
+	switch (m->type) {
+	case MSG_WELCOME:
+		welcome.name = text_out(m->u.welcome.name);
+		welcome.member_epoch = m->u.welcome.member_epoch.v;
+		c->welcome = &welcome;
+		return pack(c, HEARTH__CONTROL__BODY_WELCOME, out);
+	case MSG_REFUSED:
+		refused.reason = text_out(m->u.refused.reason);
+		c->refused = &refused;
+		return pack(c, HEARTH__CONTROL__BODY_REFUSED, out);
+	case MSG_LOADED:
+		loaded.plan_epoch = m->u.loaded.epoch.v;
+		loaded.error = text_out(m->u.loaded.error);
+		c->loaded = &loaded;
+		return pack(c, HEARTH__CONTROL__BODY_LOADED, out);
+	case MSG_CANCEL:
+		cancel.plan_epoch = m->u.cancel.epoch.v;
+		cancel.session = m->u.cancel.session.v;
+		c->cancel = &cancel;
+		return pack(c, HEARTH__CONTROL__BODY_CANCEL, out);
+	case MSG_STEP_FAILED:
+		failed.plan_epoch = m->u.step_failed.epoch.v;
+		failed.session = m->u.step_failed.session.v;
+		failed.code = (uint32_t)m->u.step_failed.code;
+		failed.error = text_out(m->u.step_failed.error);
+		c->step_failed = &failed;
+		return pack(c, HEARTH__CONTROL__BODY_STEP_FAILED, out);
+	case MSG_PEER_LINK:
+		peer_link.plan_epoch = m->u.peer_link.epoch.v;
+		peer_link.direct = m->u.peer_link.direct;
+		peer_link.broken = m->u.peer_link.broken;
+		c->peer_link = &peer_link;
+		return pack(c, HEARTH__CONTROL__BODY_PEER_LINK, out);
+	case MSG_REVOKED:
+		revoked.member_epoch = m->u.revoked.member_epoch.v;
+		revoked.node_id = bytes_out(m->u.revoked.node.b, NODE_ID_BYTES);
+		c->revoked = &revoked;
+		return pack(c, HEARTH__CONTROL__BODY_REVOKED, out);
+	case MSG_LEAVING: c->leaving = &leaving; return pack(c, HEARTH__CONTROL__BODY_LEAVING, out);
+	case MSG_BYE: c->bye = &bye; return pack(c, HEARTH__CONTROL__BODY_BYE, out);
+	default: c->join_ack = &ack; return pack(c, HEARTH__CONTROL__BODY_JOIN_ACK, out);
+	}
+}
+
+size_t msg_encode(const struct msg *m, uint8_t out[MSG_ENCODED_MAX])
+{
+	Hearth__Control c = HEARTH__CONTROL__INIT;
+	switch (m->type) {
+	case MSG_HELLO: return put_hello(&m->u.hello, &c, out);
+	case MSG_PLAN: return put_plan(&m->u.plan, &c, out);
+	case MSG_JOIN_GRANT: return put_grant(&m->u.join_grant, &c, out);
+	default: return put_small(m, &c, out);
+	}
+}
+
+const char *msg_name(enum msg_type t)
+{
+	static const char *const names[] = {
+		[MSG_HELLO] = "Hello", [MSG_WELCOME] = "Welcome", [MSG_REFUSED] = "Refused", [MSG_PLAN] = "Plan",
+		[MSG_LOADED] = "Loaded", [MSG_CANCEL] = "Cancel", [MSG_STEP_FAILED] = "StepFailed", [MSG_PEER_LINK] = "PeerLink",
+		[MSG_REVOKED] = "Revoked", [MSG_LEAVING] = "Leaving", [MSG_BYE] = "Bye", [MSG_JOIN_GRANT] = "JoinGrant",
+		[MSG_JOIN_ACK] = "JoinAck",
+	};
+	return (size_t)t < ARRAY_LEN(names) && names[t] ? names[t] : "unknown";
+}

@@ -1,0 +1,132 @@
+// Control messages as plain structs: decoding validates every field and gives fixed-size structs; nothing of protobuf-c is
+// seen outside msg.c, whose decoder allocates from a bounded arena on the stack.
+//
+// Strings are checked: valid UTF-8 without NUL or control characters, within their capacity. Keys and hashes have their exact
+// length. Numbers are within limits.h. Pure: no clock, no socket, nothing kept.
+#ifndef HEARTH_PROTO_MSG_H
+#define HEARTH_PROTO_MSG_H
+
+#include "base/err.h"
+#include "base/ids.h"
+#include "base/limits.h"
+#include "base/wire_type.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CLUSTER_ID_BYTES 16
+#define HASH_BYTES 32
+#define SIMD_NAME_CAP 16
+
+struct address_list {
+	uint32_t n;
+	char at[ADDRS_MAX][ADDR_CAP]; // host:port
+};
+
+struct msg_hello {
+	char name[NAME_CAP];
+	uint8_t model_hash[HASH_BYTES];
+	uint32_t n_threads;
+	char simd[SIMD_NAME_CAP];
+	uint16_t port; // 0: does not listen
+	struct address_list addresses;
+	struct plan_epoch epoch;
+};
+
+struct msg_peer {
+	bool present;
+	uint8_t public_key[KEY_BYTES];
+	uint8_t psk[KEY_BYTES];
+	struct address_list addresses;
+	char name[NAME_CAP];
+};
+
+struct msg_plan {
+	struct plan_epoch epoch;
+	int32_t n_stages, stage;
+	int32_t layer_begin, layer_end;
+	enum wire_type wire;
+	int32_t n_slots, ctx_len, chunk_max, hop_credits;
+	struct msg_peer prev, next;
+};
+
+struct msg_join_grant {
+	uint8_t cluster_id[CLUSTER_ID_BYTES];
+	uint8_t psk[KEY_BYTES];
+	char name[NAME_CAP];
+	struct member_epoch member_epoch;
+	struct address_list addresses;
+};
+
+enum step_failure { STEP_NON_FINITE = 1, STEP_OTHER = 2 };
+
+enum msg_type {
+	MSG_HELLO = 1,
+	MSG_WELCOME,
+	MSG_REFUSED,
+	MSG_PLAN,
+	MSG_LOADED,
+	MSG_CANCEL,
+	MSG_STEP_FAILED,
+	MSG_PEER_LINK,
+	MSG_REVOKED,
+	MSG_LEAVING,
+	MSG_BYE,
+	MSG_JOIN_GRANT,
+	MSG_JOIN_ACK,
+};
+
+struct msg {
+	enum msg_type type;
+	union {
+		struct msg_hello hello;
+		struct {
+			char name[NAME_CAP];
+			struct member_epoch member_epoch;
+		} welcome;
+		struct {
+			char reason[REASON_CAP];
+		} refused;
+		struct msg_plan plan;
+		struct {
+			struct plan_epoch epoch;
+			char error[REASON_CAP]; // "": ready
+		} loaded;
+		struct {
+			struct plan_epoch epoch;
+			struct session_id session;
+		} cancel;
+		struct {
+			struct plan_epoch epoch;
+			struct session_id session;
+			enum step_failure code;
+			char error[REASON_CAP];
+		} step_failed;
+		struct {
+			struct plan_epoch epoch;
+			bool direct, broken;
+		} peer_link;
+		struct {
+			struct member_epoch member_epoch;
+			struct node_id node;
+		} revoked;
+		struct msg_join_grant join_grant;
+	} u;
+};
+
+#define MSG_ENCODED_MAX 8192 // a Plan with two peers of ADDRS_MAX addresses takes under 3 KiB
+
+// msg_encode writes a whole FRAME_CONTROL frame (type byte first) and returns its length. What does not fit its field is our bug.
+size_t msg_encode(const struct msg *m, uint8_t out[MSG_ENCODED_MAX]);
+// msg_decode reads a whole FRAME_CONTROL frame. ERR_FORMAT (em names message and field) on anything that breaks a rule.
+MUST_USE enum err msg_decode(const uint8_t *frame, size_t len, struct msg *out, struct errmsg *em);
+// msg_name returns "Hello", "Plan", ...
+const char *msg_name(enum msg_type t);
+
+// text_copy copies what fits of a NUL-terminated text, cutting before a UTF-8 character that does not fit.
+void text_copy(char *out, size_t cap, const char *text);
+// text_is_plain tells whether text is valid UTF-8 without control characters.
+bool text_is_plain(const char *text, size_t len);
+
+#endif
