@@ -5,21 +5,20 @@
 
 void step_encode(const struct step *s, uint8_t out[FRAME_STEP_BYTES])
 {
-	struct writer w = writer_init(out, FRAME_STEP_BYTES);
-	writer_u8(&w, FRAME_STEP);
-	writer_u8(&w, (uint8_t)s->wire);
-	writer_u8(&w, (uint8_t)s->reply);
-	writer_u8(&w, s->flags);
-	writer_u16(&w, s->src_stage);
-	writer_u16(&w, s->dst_stage);
-	writer_u64(&w, s->epoch.v);
-	writer_u64(&w, s->session.v);
-	writer_u32(&w, s->seq);
-	writer_u32(&w, s->slot);
-	writer_u32(&w, s->pos);
-	writer_u32(&w, s->n_tokens);
-	writer_u32(&w, s->payload_len);
-	writer_u32(&w, 0);
+	out[0] = FRAME_STEP;
+	out[1] = (uint8_t)s->wire;
+	out[2] = (uint8_t)s->reply;
+	out[3] = s->flags;
+	store_u16(out + 4, s->src_stage);
+	store_u16(out + 6, s->dst_stage);
+	store_u64(out + 8, s->epoch.v);
+	store_u64(out + 16, s->session.v);
+	store_u32(out + 24, s->seq);
+	store_u32(out + 28, s->slot);
+	store_u32(out + 32, s->pos);
+	store_u32(out + 36, s->n_tokens);
+	store_u32(out + 40, s->payload_len);
+	store_u32(out + 44, 0);
 }
 
 static bool is_stage(uint16_t s)
@@ -59,13 +58,12 @@ enum err step_decode(const uint8_t *frame, size_t len, struct step *out)
 
 void credit_encode(const struct credit *c, uint8_t out[FRAME_CREDIT_BYTES])
 {
-	struct writer w = writer_init(out, FRAME_CREDIT_BYTES);
-	writer_u8(&w, FRAME_CREDIT);
-	writer_u8(&w, 0);
-	writer_u16(&w, c->n);
-	writer_u16(&w, c->src_stage);
-	writer_u16(&w, c->dst_stage);
-	writer_u64(&w, c->epoch.v);
+	out[0] = FRAME_CREDIT;
+	out[1] = 0;
+	store_u16(out + 2, c->n);
+	store_u16(out + 4, c->src_stage);
+	store_u16(out + 6, c->dst_stage);
+	store_u64(out + 8, c->epoch.v);
 }
 
 enum err credit_decode(const uint8_t *frame, size_t len, struct credit *out)
