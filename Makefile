@@ -52,7 +52,7 @@ FORMATTED := $(wildcard $(addsuffix /*.[ch],$(LIB_DIRS) cli tests/*))
 
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings \
 	-Wvla -Wundef -Wcast-qual -Wno-format-truncation
-CPPFLAGS += -I. -I$(B)/gen -D_GNU_SOURCE
+CPPFLAGS += -I. -isystem $(B)/gen -D_GNU_SOURCE
 # A sanitizer takes the place of fortification, which would hide calls from it.
 OPT := $(if $(DEBUG),-O1 -DHEARTH_DEBUG,$(if $(SAN),-O2,-O3 -D_FORTIFY_SOURCE=2))
 SAN_FLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)

@@ -161,7 +161,7 @@ static enum err get_hello(const Hearth__Hello *p, struct msg_hello *m, struct er
 	if (m->name[0] == '\0')
 		return bad(em, "name: empty");
 	TRY(get_bytes(p->model_hash, m->model_hash, HASH_BYTES, "model_hash", em));
-	int32_t n_threads, port;
+	int32_t n_threads = 0, port = 0;
 	TRY(get_int(p->n_threads, 1, 4096, &n_threads, "n_threads", em));
 	TRY(get_text(p->simd, m->simd, sizeof m->simd, "simd", em));
 	TRY(get_int(p->port, 0, 65535, &port, "port", em));
@@ -192,7 +192,7 @@ static enum err get_plan(const Hearth__Plan *p, struct msg_plan *m, struct errms
 	TRY(get_int(p->stage, 0, p->n_stages - 1, &m->stage, "stage", em));
 	TRY(get_int(p->layer_end, 1, LAYERS_MAX, &m->layer_end, "layer_end", em));
 	TRY(get_int(p->layer_begin, 0, p->layer_end - 1, &m->layer_begin, "layer_begin", em));
-	int32_t wire;
+	int32_t wire = 0;
 	TRY(get_int(p->wire, 0, N_WIRE_TYPES - 1, &wire, "wire", em));
 	m->wire = (enum wire_type)wire;
 	TRY(get_int(p->n_slots, 1, SESSIONS_MAX, &m->n_slots, "n_slots", em));
