@@ -13,6 +13,21 @@
 #define ADDR_CAP 128            // "host:port" with its NUL; a DNS name is at most 253, ours are shorter
 #define REASON_CAP 256          // a reason that travels to a person
 
+// Model files: constants beside the bound "what is left of the file", so that no size in a header can drive us
+#define GGUF_KVS_MAX (1024 * 1024)      // metadata keys; real files have dozens
+#define GGUF_TENSORS_MAX (1024 * 1024)  // a model with one tensor per expert has some 50,000
+#define GGUF_ELEMS_MAX (16 * 1024 * 1024) // elements of one array; the largest vocabulary has 300,000 tokens and merges
+#define GGUF_KEY_MAX 65535              // bytes of a key, from the format's specification
+#define GGUF_STRING_MAX (64 * 1024 * 1024) // bytes of one string value; chat templates reach some KiB
+#define GGUF_NAME_MAX 63                // bytes of a tensor's name: the field's readers keep 64 with a NUL
+#define GGUF_ALIGNMENT_MIN 8            // from the specification; every scalar type is aligned then
+#define GGUF_ALIGNMENT_MAX (1024 * 1024) // a huge page's half; the files in use say 32
+#define HIDDEN_DIM_MAX (1024 * 1024)    // widths (hidden, ffn, q rows); the largest published is 53,248
+#define HEADS_MAX 4096                  // attention heads of a layer
+#define HEAD_DIM_MAX 512                // what the attention kernel takes
+#define VOCAB_MAX (4 * 1024 * 1024)     // tokens; the largest published vocabulary has 262,144
+#define CTX_LEN_TRAIN_MAX (256 * 1024 * 1024) // tokens; the largest published is 10 million
+
 // Wire
 #define CONTROL_RECORD_MAX 65536          // protobuf messages (library-notes: at most 64 KiB)
 #define DATA_RECORD_MAX (4 * 1024 * 1024) // one step frame: 128 tokens of 8,192 f32 and its header

@@ -39,7 +39,7 @@ struct gguf_tensor {
 	uint64_t dims[4];       // dims[0] is the row length (cols); unused ones are 1
 	uint64_t offset;        // from the start of the data section
 	size_t bytes;
-	const uint8_t *data;    // NULL when only the header was parsed
+	const uint8_t *data;    // aligned to `alignment` from the file's start; NULL from gguf_parse_header
 };
 
 struct gguf {
@@ -54,9 +54,18 @@ struct gguf {
 	void *owned;            // the parser's heap
 };
 
-// gguf_parse reads the whole container in data[0..len). Errors name byte offset and field, what was found and what was wanted.
+// gguf_parse reads the whole container in data[0..len). Errors name byte offset and field, what was found and what was wanted:
+// ERR_FORMAT, ERR_UNSUPPORTED (a version or tensor type this program does not know), ERR_LIMIT (base/limits.h), ERR_NOMEM. On
+// failure the caller owes nothing. Tensors may lie in any order and with gaps, but never overlap, and all lie in the file; bytes
+// behind the last one are ignored. Keys and tensor names are unique and hold no NUL.
 MUST_USE enum err gguf_parse(const void *data, size_t len, struct gguf *out, struct errmsg *em);
+// gguf_parse_header is the same for a file of file_bytes of which only the first len are here: they must hold the header. Tensors have no
+// data.
+MUST_USE enum err gguf_parse_header(const void *data, size_t len, uint64_t file_bytes, struct gguf *out, struct errmsg *em);
 void gguf_deinit(struct gguf *g); // safe on a zeroed struct
+
+// gguf_type_name returns "u8" ... "string", "array"; "?" for an id that is none.
+const char *gguf_type_name(enum gguf_type t);
 
 // gguf_find returns the key's entry, or NULL. Hashed: constant time.
 const struct gguf_kv *gguf_find(const struct gguf *g, const char *key);
@@ -68,6 +77,10 @@ MUST_USE enum err gguf_get_u64(const struct gguf *g, const char *key, uint64_t *
 MUST_USE enum err gguf_get_f64(const struct gguf *g, const char *key, double *out, struct errmsg *em);
 MUST_USE enum err gguf_get_bool(const struct gguf *g, const char *key, bool *out, struct errmsg *em);
 MUST_USE enum err gguf_get_str(const struct gguf *g, const char *key, struct gguf_str *out, struct errmsg *em);
+
+// gguf_elem_u64 and gguf_elem_f64 read element i of an array, or (i == 0) a single value: false when the type does not fit, as above.
+bool gguf_elem_u64(const struct gguf_kv *kv, uint64_t i, uint64_t *out);
+bool gguf_elem_f64(const struct gguf_kv *kv, uint64_t i, double *out);
 
 // A walk over an array of strings: start with gguf_strings_init, then gguf_strings_next until it returns false.
 struct gguf_strings {

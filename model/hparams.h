@@ -1,9 +1,14 @@
-// Hyper-parameters in our vocabulary (STYLE.md), checked against each other. Pure: the planner and the cores include this.
+// Hyper-parameters in our vocabulary (STYLE.md), checked against each other. The struct is pure: the planner and the cores
+// include this. hparams_read is for whoever has a container; it is in model/hparams.c.
 #ifndef HEARTH_MODEL_HPARAMS_H
 #define HEARTH_MODEL_HPARAMS_H
 
+#include "base/err.h"
+
 #include <stdbool.h>
 #include <stdint.h>
+
+struct gguf;
 
 enum arch { ARCH_LLAMA };
 
@@ -22,5 +27,12 @@ struct hparams {
 	double rope_theta;
 	bool tied_embeddings;  // no output.weight: the head uses token_embd.weight
 };
+
+// hparams_read takes them from a container and checks them. ERR_UNSUPPORTED names an architecture, or a feature of one (experts,
+// RoPE scaling, layers that differ), that this program does not run; ERR_NOT_FOUND and ERR_FORMAT name the key.
+MUST_USE enum err hparams_read(const struct gguf *g, struct hparams *out, struct errmsg *em);
+// hparams_check tells whether the numbers fit each other and our limits (ERR_FORMAT, ERR_LIMIT): also for those that came from a peer.
+MUST_USE enum err hparams_check(const struct hparams *hp, struct errmsg *em);
+const char *arch_name(enum arch a);
 
 #endif

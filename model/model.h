@@ -2,6 +2,10 @@
 //
 // Owns the mapping; everything it hands out lives until model_close. Knows GGUF names, never a kernel, a layer split or a
 // thread. Safe for concurrent readers.
+//
+// The mapping is read-only and shared with the page cache. A file that somebody makes shorter while it is mapped kills the
+// process (SIGBUS) when a lost page is touched, and one written in place changes the weights: model_check_unchanged tells, and is
+// meant to be asked before work begins (a load, a request). Replacing a file by rename is harmless: the mapping keeps the old one.
 #ifndef HEARTH_MODEL_MODEL_H
 #define HEARTH_MODEL_MODEL_H
 
@@ -32,7 +36,8 @@ struct layer_weights {
 struct model;
 
 // model_open maps the file, parses the container, reads and checks the hyper-parameters and the shape of every tensor the
-// architecture needs. The message names file, tensor or key, what was found and what was wanted.
+// architecture needs. The message names file, tensor or key, what was found and what was wanted. A tensor the architecture does not
+// know is refused (ERR_UNSUPPORTED): computing without it would give wrong answers. So is one part of a split file.
 MUST_USE enum err model_open(const char *path, struct model **out, struct errmsg *em);
 void model_close(struct model *m); // NULL is allowed
 const char *model_path(const struct model *m);
@@ -45,5 +50,13 @@ struct tensor_view model_token_embd(const struct model *m);  // (vocab_size, hid
 struct tensor_view model_output_norm(const struct model *m); // (1, hidden_dim)
 struct tensor_view model_output(const struct model *m);      // (vocab_size, hidden_dim); token_embd when tied
 uint64_t model_file_bytes(const struct model *m);
+// model_check_unchanged compares the file's identity, size and time of change with those at model_open; ERR_STATE names the difference.
+MUST_USE enum err model_check_unchanged(const struct model *m, struct errmsg *em);
+
+// model_check_tensors checks that g has exactly the tensors that hp's architecture needs, each of the right shape, vectors as f32. Part of
+// model_open; apart for inspection and fuzzing.
+MUST_USE enum err model_check_tensors(const struct gguf *g, const struct hparams *hp, struct errmsg *em);
+// model_check_whole refuses a part of a split file (split.count > 1).
+MUST_USE enum err model_check_whole(const struct gguf *g, struct errmsg *em);
 
 #endif

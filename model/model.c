@@ -1,0 +1,351 @@
+#include "model/model.h"
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/printable.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NAME_BYTES 128      // a model's name as it is shown
+#define TENSOR_NAME_CAP 64  // GGUF_NAME_MAX and a NUL
+
+struct model {
+	char *path;
+	char name[NAME_BYTES];
+	int fd;
+	struct stat opened; // the file as it was
+	void *map;          // (file bytes)
+	size_t map_bytes;
+	struct gguf gguf;
+	struct hparams hp;
+	struct tensor_view token_embd, output_norm, output;
+	struct layer_weights *layers; // (n_layers)
+};
+
+enum dim { ONE, HIDDEN, FFN, Q_ROWS, KV_ROWS, VOCAB };
+
+// One tensor an architecture has: where its view goes, its shape, and whether a file may leave it out.
+struct slot {
+	const char *name; // behind "blk.N." for a layer's
+	size_t offset;    // in struct layer_weights, or in struct model
+	enum dim rows, cols;
+	bool optional;
+};
+
+static const struct slot layer_slots[] = {
+	{"attn_norm.weight", offsetof(struct layer_weights, attn_norm), ONE, HIDDEN, false},
+	{"attn_q.weight", offsetof(struct layer_weights, q), Q_ROWS, HIDDEN, false},
+	{"attn_k.weight", offsetof(struct layer_weights, k), KV_ROWS, HIDDEN, false},
+	{"attn_v.weight", offsetof(struct layer_weights, v), KV_ROWS, HIDDEN, false},
+	{"attn_output.weight", offsetof(struct layer_weights, o), HIDDEN, Q_ROWS, false},
+	{"attn_q.bias", offsetof(struct layer_weights, q_bias), ONE, Q_ROWS, true},
+	{"attn_k.bias", offsetof(struct layer_weights, k_bias), ONE, KV_ROWS, true},
+	{"attn_v.bias", offsetof(struct layer_weights, v_bias), ONE, KV_ROWS, true},
+	{"ffn_norm.weight", offsetof(struct layer_weights, ffn_norm), ONE, HIDDEN, false},
+	{"ffn_gate.weight", offsetof(struct layer_weights, gate), FFN, HIDDEN, false},
+	{"ffn_up.weight", offsetof(struct layer_weights, up), FFN, HIDDEN, false},
+	{"ffn_down.weight", offsetof(struct layer_weights, down), HIDDEN, FFN, false},
+};
+
+static const struct slot model_slots[] = {
+	{"token_embd.weight", offsetof(struct model, token_embd), VOCAB, HIDDEN, false},
+	{"output_norm.weight", offsetof(struct model, output_norm), ONE, HIDDEN, false},
+	{"output.weight", offsetof(struct model, output), VOCAB, HIDDEN, true}, // missing: tied to token_embd
+};
+
+static int32_t dim_value(const struct hparams *hp, enum dim d)
+{
+	switch (d) {
+	case ONE: return 1;
+	case HIDDEN: return hp->hidden_dim;
+	case FFN: return hp->ffn_dim;
+	case Q_ROWS: return hp->n_heads * hp->head_dim;
+	case KV_ROWS: return hp->n_kv_heads * hp->head_dim;
+	case VOCAB: return hp->vocab_size;
+	}
+	return 0;
+}
+
+static const char *shape_text(const struct gguf_tensor *t, char out[96])
+{
+	int n = 0;
+	for (uint32_t i = 0; i < t->n_dims; i++)
+		n += snprintf(out + n, 96 - (size_t)n, "%s%" PRIu64, i > 0 ? " x " : "", t->dims[i]);
+	return out;
+}
+
+// check_slot finds the slot's tensor under `name` and checks it; *out is NULL for a missing optional one.
+static enum err check_slot(const struct gguf *g, const struct hparams *hp, const struct slot *s, const char *name,
+	const struct gguf_tensor **out, struct errmsg *em)
+{
+	uint64_t rows = (uint64_t)dim_value(hp, s->rows), cols = (uint64_t)dim_value(hp, s->cols);
+	const struct gguf_tensor *t = gguf_find_tensor(g, name);
+	*out = t;
+	if (t == NULL && s->optional)
+		return OK;
+	if (t == NULL)
+		return errmsg_fail(em, ERR_NOT_FOUND, "tensor %s is missing, wanted %" PRIu64 " x %" PRIu64, name, cols, rows);
+	char shape[96];
+	if (t->dims[0] != cols || t->dims[1] != rows || t->dims[2] != 1 || t->dims[3] != 1)
+		return errmsg_fail(em, ERR_FORMAT, "tensor %s is %s, wanted %" PRIu64 " x %" PRIu64, name, shape_text(t, shape), cols, rows);
+	if (s->rows == ONE && t->type != DTYPE_F32)
+		return errmsg_fail(em, ERR_UNSUPPORTED, "tensor %s has type %s, wanted f32", name, dtype_find(t->type)->name);
+	return OK;
+}
+
+// is_known tells whether the architecture has a tensor of this name. "blk.007." and "blk.+7." are no layer.
+static bool is_known(const struct hparams *hp, struct gguf_str name)
+{
+	char text[TENSOR_NAME_CAP], again[TENSOR_NAME_CAP];
+	if (name.len >= sizeof text)
+		return false;
+	memcpy(text, name.data, name.len);
+	text[name.len] = '\0';
+	for (size_t i = 0; i < ARRAY_LEN(model_slots); i++)
+		if (strcmp(text, model_slots[i].name) == 0)
+			return true;
+	int32_t layer = -1;
+	if (sscanf(text, "blk.%4" SCNd32 ".", &layer) != 1 || layer < 0 || layer >= hp->n_layers)
+		return false;
+	for (size_t i = 0; i < ARRAY_LEN(layer_slots); i++) {
+		snprintf(again, sizeof again, "blk.%" PRId32 ".%s", layer, layer_slots[i].name);
+		if (strcmp(text, again) == 0)
+			return true;
+	}
+	return false;
+}
+
+static enum err check_layer(const struct gguf *g, const struct hparams *hp, int32_t layer, struct errmsg *em)
+{
+	for (size_t i = 0; i < ARRAY_LEN(layer_slots); i++) {
+		char name[TENSOR_NAME_CAP];
+		const struct gguf_tensor *t;
+		snprintf(name, sizeof name, "blk.%" PRId32 ".%s", layer, layer_slots[i].name);
+		enum err e = check_slot(g, hp, &layer_slots[i], name, &t, em);
+		if (e != OK)
+			return e;
+	}
+	return OK;
+}
+
+enum err model_check_tensors(const struct gguf *g, const struct hparams *hp, struct errmsg *em)
+{
+	const struct gguf_tensor *t;
+	for (size_t i = 0; i < ARRAY_LEN(model_slots); i++) {
+		enum err e = check_slot(g, hp, &model_slots[i], model_slots[i].name, &t, em);
+		if (e != OK)
+			return e;
+	}
+	for (int32_t layer = 0; layer < hp->n_layers; layer++) {
+		enum err e = check_layer(g, hp, layer, em);
+		if (e != OK)
+			return e;
+	}
+	for (uint64_t i = 0; i < g->n_tensors; i++) {
+		char shown[TENSOR_NAME_CAP + 4];
+		if (!is_known(hp, g->tensors[i].name))
+			return errmsg_fail(em, ERR_UNSUPPORTED, "tensor \"%s\" is none of architecture %s with %" PRId32 " layers: not supported",
+				printable_copy(g->tensors[i].name.data, g->tensors[i].name.len, shown, sizeof shown), arch_name(hp->arch), hp->n_layers);
+	}
+	return OK;
+}
+
+enum err model_check_whole(const struct gguf *g, struct errmsg *em)
+{
+	uint64_t n = 0;
+	if (gguf_find(g, "split.count") == NULL)
+		return OK;
+	enum err e = gguf_get_u64(g, "split.count", &n, em);
+	if (e == OK && n > 1)
+		e = errmsg_fail(em, ERR_UNSUPPORTED, "one part of a model split into %" PRIu64 " files (split.count): not supported, merge them first", n);
+	return e;
+}
+
+static struct tensor_view view_of(const struct gguf_tensor *t)
+{
+	struct tensor_view v = {.data = t->data, .type = t->type, .rows = (int32_t)t->dims[1], .cols = (int32_t)t->dims[0]};
+	bool ok = dtype_row_bytes(t->type, t->dims[0], &v.row_bytes);
+	ASSERT(ok);
+	return v;
+}
+
+// put_view writes the view of a checked tensor to its place; a missing optional one stays zero.
+static void put_view(const struct gguf *g, const char *name, void *base, size_t offset)
+{
+	const struct gguf_tensor *t = gguf_find_tensor(g, name);
+	if (t == NULL)
+		return;
+	struct tensor_view v = view_of(t);
+	memcpy((char *)base + offset, &v, sizeof v);
+}
+
+static enum err fill_views(struct model *m)
+{
+	m->layers = calloc((size_t)m->hp.n_layers, sizeof *m->layers);
+	if (m->layers == NULL)
+		return ERR_NOMEM;
+	for (size_t i = 0; i < ARRAY_LEN(model_slots); i++)
+		put_view(&m->gguf, model_slots[i].name, m, model_slots[i].offset);
+	if (m->hp.tied_embeddings)
+		m->output = m->token_embd;
+	for (int32_t layer = 0; layer < m->hp.n_layers; layer++)
+		for (size_t i = 0; i < ARRAY_LEN(layer_slots); i++) {
+			char name[TENSOR_NAME_CAP];
+			snprintf(name, sizeof name, "blk.%" PRId32 ".%s", layer, layer_slots[i].name);
+			put_view(&m->gguf, name, &m->layers[layer], layer_slots[i].offset);
+		}
+	return OK;
+}
+
+static void set_name(struct model *m)
+{
+	struct gguf_str s;
+	if (gguf_get_str(&m->gguf, "general.name", &s, NULL) != OK || s.len == 0) {
+		const char *slash = strrchr(m->path, '/');
+		s.data = slash != NULL ? slash + 1 : m->path;
+		s.len = strlen(s.data);
+		if (s.len > 5 && memcmp(s.data + s.len - 5, ".gguf", 5) == 0)
+			s.len -= 5;
+	}
+	printable_copy(s.data, s.len, m->name, sizeof m->name);
+}
+
+static enum err map_file(struct model *m, struct errmsg *em)
+{
+	m->fd = open(m->path, O_RDONLY | O_CLOEXEC);
+	if (m->fd < 0)
+		return errmsg_fail(em, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "cannot open: %s", strerror(errno));
+	if (fstat(m->fd, &m->opened) != 0)
+		return errmsg_fail(em, ERR_IO, "cannot stat: %s", strerror(errno));
+	if (!S_ISREG(m->opened.st_mode))
+		return errmsg_fail(em, ERR_FORMAT, "is %s, wanted a regular file", S_ISDIR(m->opened.st_mode) ? "a folder" : "a special file");
+	if (m->opened.st_size == 0)
+		return errmsg_fail(em, ERR_FORMAT, "is empty: not a GGUF file");
+	void *map = mmap(NULL, (size_t)m->opened.st_size, PROT_READ, MAP_SHARED, m->fd, 0);
+	if (map == MAP_FAILED)
+		return errmsg_fail(em, ERR_IO, "cannot map %jd bytes: %s", (intmax_t)m->opened.st_size, strerror(errno));
+	m->map = map;
+	m->map_bytes = (size_t)m->opened.st_size;
+	return OK;
+}
+
+static enum err load(struct model *m, struct errmsg *em)
+{
+	enum err e = map_file(m, em);
+	if (e == OK)
+		e = gguf_parse(m->map, m->map_bytes, &m->gguf, em);
+	if (e == OK)
+		e = model_check_whole(&m->gguf, em);
+	if (e == OK)
+		e = hparams_read(&m->gguf, &m->hp, em);
+	if (e == OK)
+		e = model_check_tensors(&m->gguf, &m->hp, em);
+	if (e != OK)
+		return e;
+	set_name(m);
+	e = fill_views(m);
+	return e == OK ? OK : errmsg_fail(em, e, "no memory for %" PRId32 " layers", m->hp.n_layers);
+}
+
+enum err model_open(const char *path, struct model **out, struct errmsg *em)
+{
+	*out = NULL;
+	struct model *m = calloc(1, sizeof *m);
+	char *copy = strdup(path);
+	if (m == NULL || copy == NULL) {
+		free(m);
+		free(copy);
+		return errmsg_fail(em, ERR_NOMEM, "%s: no memory", path);
+	}
+	m->path = copy;
+	m->fd = -1;
+	enum err e = load(m, em);
+	if (e != OK) {
+		model_close(m);
+		return errmsg_prefix(em, e, "%s", path);
+	}
+	*out = m;
+	return OK;
+}
+
+void model_close(struct model *m)
+{
+	if (m == NULL)
+		return;
+	free(m->layers);
+	gguf_deinit(&m->gguf);
+	if (m->map != NULL)
+		munmap(m->map, m->map_bytes);
+	if (m->fd >= 0)
+		close(m->fd);
+	free(m->path);
+	free(m);
+}
+
+enum err model_check_unchanged(const struct model *m, struct errmsg *em)
+{
+	struct stat now;
+	const struct stat *was = &m->opened;
+	if (fstat(m->fd, &now) != 0)
+		return errmsg_fail(em, ERR_IO, "%s: cannot stat: %s", m->path, strerror(errno));
+	if (now.st_size != was->st_size)
+		return errmsg_fail(em, ERR_STATE, "%s: has %jd bytes, had %jd when it was opened", m->path, (intmax_t)now.st_size,
+			(intmax_t)was->st_size);
+	if (now.st_mtim.tv_sec != was->st_mtim.tv_sec || now.st_mtim.tv_nsec != was->st_mtim.tv_nsec)
+		return errmsg_fail(em, ERR_STATE, "%s: was written to since it was opened", m->path);
+	return OK;
+}
+
+const char *model_path(const struct model *m)
+{
+	return m->path;
+}
+
+const char *model_name(const struct model *m)
+{
+	return m->name;
+}
+
+const struct hparams *model_hparams(const struct model *m)
+{
+	return &m->hp;
+}
+
+const struct gguf *model_gguf(const struct model *m)
+{
+	return &m->gguf;
+}
+
+void model_layer(const struct model *m, int32_t layer, struct layer_weights *w)
+{
+	ASSERT(layer >= 0 && layer < m->hp.n_layers);
+	*w = m->layers[layer];
+}
+
+struct tensor_view model_token_embd(const struct model *m)
+{
+	return m->token_embd;
+}
+
+struct tensor_view model_output_norm(const struct model *m)
+{
+	return m->output_norm;
+}
+
+struct tensor_view model_output(const struct model *m)
+{
+	return m->output;
+}
+
+uint64_t model_file_bytes(const struct model *m)
+{
+	return (uint64_t)m->map_bytes;
+}
