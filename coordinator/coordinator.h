@@ -1,0 +1,338 @@
+// The coordinator core: membership, plans, sessions and the head's scheduling, as a pure state machine (DESIGN.md 4).
+//
+// Never a socket, a clock, a thread, a text: it sees token ids, buffers by number and links by handle. The host
+// (coordinator/shell) feeds events and carries out effects in order. One thread owns it. Nothing is allocated after coordinator_init.
+//
+// A session: SUBMIT -> waits for a slot and a ready plan -> its tokens are embedded chunk by chunk (FORWARD) and sent to stage 0
+// (SEND, as credits allow) -> what comes back from the last stage goes to SAMPLE -> SAMPLED -> EMIT a token, which is fed in turn ->
+// EMIT an end, exactly one. Several prompt chunks of a session may be in the ring at once; a generated token is one step.
+//
+// Any loss in the ring (a node, a link between two nodes) ends the sessions that had a slot, and makes a new plan under a new
+// plan_epoch: nothing of the old one is waited for. Sessions still waiting go on waiting, up to session_wait_ns.
+#ifndef HEARTH_COORDINATOR_COORDINATOR_H
+#define HEARTH_COORDINATOR_COORDINATOR_H
+
+#include "base/err.h"
+#include "base/ids.h"
+#include "base/limits.h"
+#include "base/sampling.h"
+#include "flow/liveness.h"
+#include "partition/plan.h"
+#include "proto/frame.h"
+#include "proto/msg.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define COORD_ITEMS_MAX 64      // items of one FORWARD or SAMPLE
+#define COORD_EFFECTS_MAX 2048  // worst case: a lost node ends every session, closes links, and a plan goes to every node
+#define COORD_EFFECT_BYTES (512 * 1024)
+#define COORD_LINKS_MAX 256     // two per member, and each one's successor while both live; join links
+#define INVITES_MAX 8           // outstanding (link-protocol.md)
+#define TOKEN_ID_BYTES 8
+#define STOP_IDS_MAX 16
+
+enum coord_link_kind { COORD_LINK_CONTROL, COORD_LINK_DATA, COORD_LINK_JOIN };
+
+// What is kept on disk of a member and of an invite.
+struct member_record {
+	struct node_id id;
+	uint8_t public_key[KEY_BYTES];
+	uint8_t psk[KEY_BYTES];
+	char name[NAME_CAP];
+};
+
+struct invite_record {
+	uint8_t token_id[TOKEN_ID_BYTES];
+	uint8_t secret[KEY_BYTES];
+	int64_t expires_s; // wall clock, unix seconds
+	int32_t n_failures;
+	bool bound;        // serves only bound_to from now on
+	struct node_id bound_to;
+};
+
+struct coordinator_config {
+	struct node_id self;
+	uint8_t cluster_id[CLUSTER_ID_BYTES];
+	uint8_t model_hash[HASH_BYTES];
+	int32_t n_layers, hidden_dim, vocab_size;
+	enum wire_type wire;
+	int32_t n_slots;       // 1 .. SESSIONS_MAX
+	int32_t ctx_len;
+	int32_t chunk_max;     // tokens of one prefill step; a step frame fits DATA_RECORD_MAX
+	int32_t hop_credits;
+	int32_t split[STAGES_MAX];
+	int32_t n_split;       // 0: evenly over who is there
+	int32_t n_nodes_min;   // joined nodes without which there is no plan
+	bool has_local_node;   // the coordinator's machine is stage 0
+	char local_name[NAME_CAP];
+	int32_t stop_ids[STOP_IDS_MAX];
+	int32_t n_stop_ids;
+	struct address_list addresses; // for JoinGrant
+	struct liveness_limits liveness;
+	int64_t session_wait_ns;
+};
+
+enum coord_event_type {
+	COORD_EV_RESTORED,    // first event: what was on disk
+	COORD_EV_LINK_UP,
+	COORD_EV_LINK_DOWN,
+	COORD_EV_MESSAGE,
+	COORD_EV_JOIN,        // a join handshake's M3 opened; answered by ACCEPT or REFUSE of the link, when the binding is on disk
+	COORD_EV_JOIN_FAILED, // an M3 for this token whose m3s opened and whose m3p did not
+	COORD_EV_SUBMIT,
+	COORD_EV_CANCEL,
+	COORD_EV_INVITE,      // operator
+	COORD_EV_REVOKE,      // operator
+	COORD_EV_FORWARD_DONE,
+	COORD_EV_SAMPLED,
+	COORD_EV_STORED,
+	COORD_EV_RANDOM,
+	COORD_EV_TICK,
+};
+
+struct coord_sampled {
+	int32_t token; // when drawn
+	enum err err;  // ERR_NON_FINITE: logits or state
+};
+
+struct coord_event {
+	enum coord_event_type type;
+	int64_t now_ns; // monotonic
+	int64_t wall_s; // unix seconds, for invites only
+	union {
+		struct {
+			struct member_epoch member_epoch;
+			const struct member_record *members;
+			int32_t n_members;
+			const struct invite_record *invites;
+			int32_t n_invites;
+		} restored;
+		struct {
+			uint32_t link; // the host's handle, never 0, never reused within 2^32 links
+			struct node_id peer;
+			enum coord_link_kind kind;
+			const char *remote; // host part of the peer's address, "" for the local node
+		} link_up;
+		struct {
+			uint32_t link;
+			const char *reason;
+		} link_down;
+		struct {
+			uint32_t link;
+			const uint8_t *data; // one frame, valid until the effects are carried out
+			size_t len;
+		} message;
+		struct {
+			uint32_t link;
+			uint8_t token_id[TOKEN_ID_BYTES];
+			struct node_id id;
+			uint8_t public_key[KEY_BYTES];
+			uint8_t random[KEY_BYTES]; // becomes the member's psk when it is new
+		} join;
+		struct {
+			uint8_t token_id[TOKEN_ID_BYTES];
+		} join_failed;
+		struct {
+			uint64_t req; // the host's handle
+			const int32_t *tokens; // copied
+			int32_t n_tokens;
+			int32_t n_predict;     // tokens at most
+			struct sampling sampling;
+			bool hash_logits;      // the head wants the hidden state of every position
+			bool ignore_stop;      // stop ids do not end it
+		} submit;
+		struct {
+			uint64_t req;
+		} cancel;
+		struct {
+			uint64_t ticket;
+			uint8_t token_id[TOKEN_ID_BYTES];
+			uint8_t secret[KEY_BYTES];
+			int64_t ttl_s;
+		} invite;
+		struct {
+			uint64_t ticket;
+			const char *who; // name, or hexadecimal NodeID (a prefix of 8 digits or more)
+		} revoke;
+		struct {
+			uint32_t id;
+			enum err err;
+		} forward_done;
+		struct {
+			uint32_t id;
+			enum err err; // of the whole batch; else each item's own
+			const struct coord_sampled *items; // in the order of the effect
+			const char *text;
+		} sampled;
+		struct {
+			uint32_t id;
+			enum err err;
+		} stored;
+		struct {
+			uint8_t bytes[KEY_BYTES];
+		} random;
+	} u;
+};
+
+// FORWARD on the head: embedding of n_tokens tokens into buf, in the wire type.
+struct coord_embed_item {
+	const int32_t *tokens; // valid until FORWARD_DONE
+	int32_t n_tokens;
+	int32_t buf;
+};
+
+// SAMPLE: final norm and lm_head of n_rows hidden states in buf, in position order; draw from the last one when `draw`.
+struct coord_sample_item {
+	uint64_t req;
+	int32_t slot;   // identifies the session's running hash
+	int32_t buf;
+	int32_t n_rows;
+	bool hash;      // add the logits of every row to the session's hash
+	bool first;     // the session's first rows: the hash starts
+	bool draw;
+	int32_t pos;    // of the token to draw
+	struct sampling sampling;
+};
+
+enum coord_store_op {
+	STORE_INVITE,        // put invite
+	STORE_BIND,          // put member and invite, in one transaction
+	STORE_INVITE_DELETE, // invite.token_id
+	STORE_REVOKE,        // delete member.id and every invite bound to it, set member_epoch, in one transaction
+};
+
+enum coord_end { COORD_END_STOP, COORD_END_LENGTH, COORD_END_CANCELLED, COORD_END_ERROR };
+
+enum coord_effect_type {
+	COORD_FX_SEND,   // head bytes, then len bytes of buf from off; copied before the step's effects are done
+	COORD_FX_RELAY,  // send the current message's bytes on `link`
+	COORD_FX_TAKE,   // copy len bytes of the current message from msg_off into buf
+	COORD_FX_CLOSE,
+	COORD_FX_ACCEPT, // of a join handshake: send M4
+	COORD_FX_REFUSE,
+	COORD_FX_FORWARD,
+	COORD_FX_SAMPLE,
+	COORD_FX_EMIT,   // one token
+	COORD_FX_END,    // the session's one end
+	COORD_FX_STORE,  // fsync; answers STORED
+	COORD_FX_ANSWER, // to an operator
+	COORD_FX_NEED_RANDOM, // answers RANDOM
+	COORD_FX_LOG,
+};
+
+struct coord_effect {
+	enum coord_effect_type type;
+	union {
+		struct {
+			uint32_t link;
+			const uint8_t *head;
+			size_t head_len;
+			int32_t buf; // -1: none
+			size_t off, len;
+		} send;
+		struct {
+			uint32_t link;
+			bool orderly;
+		} close; // also relay, accept, refuse
+		struct {
+			int32_t buf;
+			size_t msg_off, len;
+		} take;
+		struct {
+			uint32_t id;
+			int32_t n_items;
+			const struct coord_embed_item *items; // valid until FORWARD_DONE
+		} forward;
+		struct {
+			uint32_t id;
+			int32_t n_items;
+			const struct coord_sample_item *items; // valid until SAMPLED
+		} sample;
+		struct {
+			uint64_t req;
+			int32_t token;
+			int32_t pos;
+		} emit;
+		struct {
+			uint64_t req;
+			int32_t slot; // -1: never had one
+			enum coord_end end;
+			enum err err;     // when COORD_END_ERROR
+			const char *text; // "" unless COORD_END_ERROR
+		} end;
+		struct {
+			uint32_t id;
+			enum coord_store_op op;
+			struct member_record member;
+			struct invite_record invite;
+			struct member_epoch member_epoch;
+		} store;
+		struct {
+			uint64_t ticket;
+			enum err err;
+			const char *text;
+		} answer;
+		struct {
+			int level; // enum log_level
+			const char *text;
+		} log;
+	} u;
+};
+
+struct coord_effects {
+	int32_t n;
+	struct coord_effect at[COORD_EFFECTS_MAX];
+	size_t n_bytes;
+	uint8_t bytes[COORD_EFFECT_BYTES];
+};
+
+struct coordinator;
+
+// Memory it wants: coordinator_size() bytes and, for the sessions' tokens, SESSIONS_MAX * ctx_len ids. Buffers the host provides:
+// coordinator_n_bufs() of coordinator_buf_bytes() each.
+size_t coordinator_size(void);
+void coordinator_init(struct coordinator *c, const struct coordinator_config *config, int32_t *token_memory);
+int32_t coordinator_n_bufs(const struct coordinator_config *config);
+size_t coordinator_buf_bytes(const struct coordinator_config *config);
+
+void coordinator_step(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
+int64_t coordinator_deadline_ns(const struct coordinator *c);
+void coordinator_check(const struct coordinator *c);
+
+// Answers for the host's listener. Pure.
+bool coordinator_find_psk(const struct coordinator *c, const uint8_t public_key[KEY_BYTES], uint8_t psk[KEY_BYTES]);
+bool coordinator_find_token(const struct coordinator *c, const uint8_t token_id[TOKEN_ID_BYTES], int64_t wall_s, uint8_t secret[KEY_BYTES]);
+struct member_epoch coordinator_member_epoch(const struct coordinator *c);
+
+// What status shows.
+struct coord_member_status {
+	struct node_id id;
+	char name[NAME_CAP];
+	char state[32];      // "ready", "connected", "absent", "leaving", "refused"
+	char detail[REASON_CAP]; // why it is refused or was lost; ""
+	char remote[ADDR_CAP];
+	bool is_local;
+	int32_t stage;       // -1: not in the plan
+	int32_t layer_begin, layer_end;
+	uint32_t n_threads;
+	char simd[SIMD_NAME_CAP];
+	char next_link[16];  // how it reaches the next stage: "direct", "relay", "head"
+	uint64_t n_relayed;  // frames the coordinator passed on for it
+};
+
+struct coord_status {
+	struct plan_epoch plan_epoch;
+	struct member_epoch member_epoch;
+	bool ready;
+	char waiting_for[REASON_CAP]; // when not ready
+	int32_t n_members;
+	struct coord_member_status members[NODES_MAX + 1];
+	int32_t n_active, n_waiting;  // sessions
+	int32_t n_invites;
+	int32_t n_bufs_used;
+	uint64_t n_requests, n_tokens;
+};
+void coordinator_status(const struct coordinator *c, struct coord_status *out);
+
+#endif

@@ -1,0 +1,200 @@
+// The node core: one stage of the ring as a pure state machine (DESIGN.md 4).
+//
+// Knows a plan, links, slots and credits; never a socket, a clock, a weight. The host (node/shell) feeds events and carries out the
+// effects in order. One thread owns it. Nothing is allocated after node_init.
+//
+// Life of a step here: MESSAGE (a step frame) -> TAKE its payload into a buffer -> the queue; when the engine is free, FORWARD
+// everything that waits, one item per slot -> FORWARD_DONE -> SEND to the next hop when it has a credit, and a CREDIT back to the
+// previous one. Buffers hold hidden states in the plan's wire type, as they travel: the engine's worker decodes and encodes.
+//
+// A plan_epoch is the unit of forgetting: any loss on a hop makes the coordinator send a new plan, which empties the queue, the slots
+// and the credit counts, so that nothing lost is ever waited for. Frames of another epoch change nothing.
+#ifndef HEARTH_NODE_NODE_H
+#define HEARTH_NODE_NODE_H
+
+#include "base/err.h"
+#include "base/ids.h"
+#include "base/limits.h"
+#include "flow/liveness.h"
+#include "proto/frame.h"
+#include "proto/msg.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define NODE_ITEMS_MAX 64      // sequences of one FORWARD
+#define NODE_EFFECTS_MAX 1024  // a step's worst case: every slot's steps sent, credited and logged
+#define NODE_EFFECT_BYTES 65536
+#define NODE_LINKS_MAX 8       // coordinator control and data, two peers, and each one's successor while both live
+
+enum node_link_kind { NODE_LINK_CONTROL, NODE_LINK_DATA };
+
+struct node_config {
+	struct node_id self;
+	struct node_id coordinator;
+	char name[NAME_CAP];
+	uint8_t model_hash[HASH_BYTES];
+	int32_t n_layers;      // of the model file: a plan beyond it is refused
+	int32_t hidden_dim;
+	uint32_t n_threads;
+	char simd[SIMD_NAME_CAP];
+	uint16_t port;         // where it accepts node-to-node links; 0: nowhere
+	struct address_list addresses;
+	struct member_epoch member_epoch; // last one stored
+	bool local;            // on the coordinator's machine: no liveness checks, never dials
+	struct liveness_limits liveness;
+	int64_t link_age_ns;   // a link older than this is made again (link-protocol.md: an hour)
+};
+
+enum node_event_type {
+	NODE_EV_START,        // first event
+	NODE_EV_LINK_UP,
+	NODE_EV_LINK_DOWN,
+	NODE_EV_MESSAGE,
+	NODE_EV_LOADED,
+	NODE_EV_FORWARD_DONE,
+	NODE_EV_STORED,
+	NODE_EV_LEAVE,        // operator: go in order
+	NODE_EV_TICK,
+};
+
+struct node_event {
+	enum node_event_type type;
+	int64_t now_ns;
+	union {
+		struct {
+			uint32_t link; // the host's handle, never reused within 2^32 links
+			struct node_id peer;
+			enum node_link_kind kind;
+		} link_up;
+		struct {
+			uint32_t link;
+			const char *reason;
+		} link_down;
+		struct {
+			uint32_t link;
+			const uint8_t *data; // one frame, valid until the effects are carried out
+			size_t len;
+		} message;
+		struct {
+			uint32_t id;
+			enum err err;
+			const char *text; // when err
+		} loaded;
+		struct {
+			uint32_t id;
+			enum err err;      // of the whole batch, or of item bad_item alone when it is >= 0
+			int32_t bad_item;  // -1: none, or the whole batch
+			const char *text;
+		} forward_done;
+		struct {
+			uint32_t id;
+			enum err err;
+		} stored;
+	} u;
+};
+
+struct node_forward_item {
+	int32_t buf;      // wire-type hidden states of n_tokens tokens, in and out
+	int32_t slot;
+	int32_t pos;
+	int32_t n_tokens;
+};
+
+enum node_effect_type {
+	NODE_FX_CONNECT,    // keep links of this kind to this peer up until DISCONNECT
+	NODE_FX_DISCONNECT, // stop dialling the peer, and close its links
+	NODE_FX_REFRESH,    // make a new link of this kind to this peer; the old one stays until it is up
+	NODE_FX_CLOSE,      // close one link
+	NODE_FX_SEND,       // head bytes, then len bytes of buf from off; copied before the step's effects are done
+	NODE_FX_TAKE,       // copy len bytes of the current message from msg_off into buf
+	NODE_FX_LOAD,       // open an engine for the range, and hop_credits buffers of chunk_max tokens; answers LOADED
+	NODE_FX_UNLOAD,
+	NODE_FX_FORWARD,    // answers FORWARD_DONE
+	NODE_FX_STORE,      // keep the member_epoch (fsync); answers STORED
+	NODE_FX_LOG,
+	NODE_FX_EXIT,       // the program ends: err OK after an orderly leave
+};
+
+struct node_effect {
+	enum node_effect_type type;
+	union {
+		struct {
+			struct node_id peer;
+			enum node_link_kind kind;
+			const struct msg_peer *who; // keys and addresses; NULL for the coordinator, whom the host knows. Valid until DISCONNECT
+		} connect; // also disconnect, refresh
+		struct {
+			uint32_t link;
+			bool orderly;
+		} close;
+		struct {
+			uint32_t link;
+			const uint8_t *head;
+			size_t head_len;
+			int32_t buf; // -1: none
+			size_t off, len;
+		} send;
+		struct {
+			int32_t buf;
+			size_t msg_off, len;
+		} take;
+		struct {
+			uint32_t id;
+			int32_t layer_begin, layer_end, n_slots, ctx_len, chunk_max, n_bufs;
+			size_t buf_bytes;
+			enum wire_type wire;
+		} load;
+		struct {
+			uint32_t id;
+			int32_t n_items;
+			const struct node_forward_item *items; // valid until FORWARD_DONE
+		} forward;
+		struct {
+			uint32_t id;
+			struct member_epoch member_epoch;
+		} store;
+		struct {
+			int level; // enum log_level
+			const char *text;
+		} log;
+		struct {
+			enum err err;
+			const char *text;
+		} exit;
+	} u;
+};
+
+struct node_effects {
+	int32_t n;
+	struct node_effect at[NODE_EFFECTS_MAX];
+	size_t n_bytes; // of bytes used; what effects point into
+	uint8_t bytes[NODE_EFFECT_BYTES];
+};
+
+struct node; // size from node_size()
+
+size_t node_size(void);
+// node_init sets up caller's memory of node_size() bytes.
+void node_init(struct node *n, const struct node_config *c);
+// node_step handles one event and appends to fx, which it empties first.
+void node_step(struct node *n, const struct node_event *ev, struct node_effects *fx);
+// node_deadline_ns returns when a TICK is wanted at the latest; INT64_MAX: never.
+int64_t node_deadline_ns(const struct node *n);
+// node_check asserts the invariants: credits and buffers are conserved, slots and queue agree.
+void node_check(const struct node *n);
+
+// node_find_psk answers the host's listener: the pairwise psk of a peer of the current plan. False: unknown or revoked.
+bool node_find_psk(const struct node *n, const uint8_t public_key[KEY_BYTES], uint8_t psk[KEY_BYTES]);
+
+struct node_status {
+	bool connected;           // control link up and welcomed
+	struct plan_epoch epoch;
+	int32_t stage, n_stages, layer_begin, layer_end; // when epoch is not 0
+	bool loaded, direct;      // direct: to the next node
+	int32_t n_bufs_used;
+	uint64_t n_steps, n_tokens;
+};
+void node_status_get(const struct node *n, struct node_status *out);
+
+#endif
