@@ -35,8 +35,8 @@ endif
 
 LIB_DIRS := base kernels model engine proto net flow partition coordinator coordinator/shell node node/shell sim sim/shell \
 	blocks blocks/shell
-CLI_SRCS := $(wildcard cli/*.c)
-LIB_SRCS := $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.c))
+CLI_SRCS := cli/main.c
+LIB_SRCS := $(filter-out $(CLI_SRCS),$(foreach d,$(LIB_DIRS) cli,$(wildcard $(d)/*.c)))
 ifneq ($(ARCH),x86_64)
 LIB_SRCS := $(filter-out %_avx2.c %_avx512.c,$(LIB_SRCS))
 endif

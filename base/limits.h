@@ -36,8 +36,13 @@
 #define HOP_CREDITS_MAX 256
 #define LINK_QUEUE_FRAMES 256             // frames waiting on one link before it counts as stuck
 
+// Computing
+#define THREADS_MAX 256    // compute threads of one process; the largest home machines have 128 cores
+#define CTX_MAX (16 << 20) // tokens of one request; the longest published model was trained for 10 million
+
 // Ports
 #define PORT_NODES_DEFAULT 7433 // coordinator and nodes: LNK1
+#define PORT_LINKS_DEFAULT 7434 // a joined node: links from other nodes
 #define PORT_HTTP_DEFAULT 7430  // HTTP API, loopback only
 
 #endif

@@ -1,0 +1,75 @@
+// The table of commands. A new one is a FOR_ bit in options.h, its run in command.h and a line here.
+#include "cli/command.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+// not_built stands where a command's file has not landed.
+static int not_built(const struct command_ctx *ctx)
+{
+	return command_fail(ctx, "this command is not built yet");
+}
+
+static const struct command table[] = {
+	{"run", FOR_RUN, "MODEL -p TEXT [OPTIONS]", "continue a text on this machine",
+		"Loads MODEL here and prints what it generates. The prompt is TEXT, or standard input without -p.", false, not_built},
+	{"serve", FOR_SERVE, "MODEL [OPTIONS]", "be the coordinator: plan the cluster and answer requests",
+		"Gives the model's layers to this machine and to the nodes that join, and answers on an OpenAI-compatible HTTP API.", false,
+		not_built},
+	{"invite", FOR_INVITE, "[OPTIONS]", "print a one-time invite for a new node",
+		"Asks the running coordinator for an invite: one node, ten minutes. Hand it over privately: it is a secret.", false, not_built},
+	{"join", FOR_JOIN, "[-] --model FILE [OPTIONS]", "be a node of a cluster",
+		"The first time, the invite is asked for without echo, or read from standard input (-) or --invite-file. Later the membership "
+		"in the state directory is enough.",
+		false, not_built},
+	{"revoke", FOR_REVOKE, "NODE [OPTIONS]", "shut a node out for good", NULL, false, not_built},
+	{"status", FOR_STATUS, "[OPTIONS]", "show the cluster: nodes, links, layers, requests", NULL, false, not_built},
+	{"inspect", FOR_INSPECT, "MODEL [OPTIONS]", "show what a model file holds", NULL, false, not_built},
+	{"tokenize", FOR_TOKENIZE, "MODEL -p TEXT [OPTIONS]", "show the tokens of a text", NULL, false, not_built},
+	{"example-config", FOR_CONFIG, "", "print cluster.example.toml", NULL, true, example_config_main},
+};
+
+size_t n_commands(void)
+{
+	return ARRAY_LEN(table);
+}
+
+const struct command *command_at(size_t i)
+{
+	return &table[i];
+}
+
+const struct command *command_find(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(table); i++)
+		if (strcmp(table[i].name, name) == 0)
+			return &table[i];
+	return NULL;
+}
+
+int command_fail(const struct command_ctx *ctx, const char *fmt, ...)
+{
+	char text[ERRMSG_CAP];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	command_print_error(ctx->command_name, text);
+	return EXIT_ERROR;
+}
+
+// Control characters of a file name or an argument must not reach the terminal as such.
+void command_print_error(const char *command_name, const char *text)
+{
+	fprintf(stderr, "hearth%s%s: ", command_name ? " " : "", command_name ? command_name : "");
+	for (const unsigned char *c = (const unsigned char *)text; *c; c++)
+		fputc(*c < 0x20 || *c == 0x7f ? '?' : *c, stderr);
+	fputc('\n', stderr);
+}
+
+int example_config_main(const struct command_ctx *ctx)
+{
+	option_example(stdout);
+	return fflush(stdout) == 0 ? EXIT_DONE : command_fail(ctx, "cannot write to standard output");
+}

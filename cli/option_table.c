@@ -1,0 +1,128 @@
+// The option table. Order is the order of help texts and of cluster.example.toml (where keys of one table stand together).
+#include "cli/options.h"
+
+#define AT(field) offsetof(struct options, field)
+#define FOR_MODEL (FOR_RUN | FOR_SERVE | FOR_INSPECT | FOR_TOKENIZE)
+#define FOR_COMPUTE (FOR_RUN | FOR_SERVE | FOR_JOIN)
+#define FOR_STATE (FOR_RUN | FOR_SERVE | FOR_INVITE | FOR_JOIN | FOR_REVOKE | FOR_STATUS)
+#define FOR_ALL 0x1ff
+
+static const char *const log_words[] = {"error", "warning", "info", "debug", NULL};
+static const char *const simd_words[] = {"portable", "avx2", NULL};
+static const char *const wire_words[] = {"f32", "bf16", "f16", "q8", NULL};
+
+static const struct option table[] = {
+	// What to work on
+	{.placeholder = "MODEL", .key = "model.path", .commands = FOR_MODEL, .kind = OPTION_PATH, .offset = AT(model), .required = true, .example = "\"/path/to/model.gguf\"",
+		.help = "the model, a GGUF file"},
+	{.flag = "--model", .commands = FOR_JOIN, .kind = OPTION_PATH, .offset = AT(model), .placeholder = "FILE", .key = "model.path", .example = "\"/path/to/model.gguf\"",
+		.help = "this machine's copy of the model, the same file as the coordinator's"},
+	{.placeholder = "-", .commands = FOR_JOIN, .kind = OPTION_STDIN, .offset = AT(invite_stdin),
+		.help = "read the invite from standard input"},
+	{.flag = "--invite-file", .commands = FOR_JOIN, .kind = OPTION_PATH, .offset = AT(invite_file), .placeholder = "FILE",
+		.help = "read the invite from a file; without it and without - the invite is asked for"},
+	{.placeholder = "NODE", .commands = FOR_REVOKE, .kind = OPTION_STRING, .offset = AT(node), .required = true,
+		.help = "the node to shut out, by its name or its id as `hearth status` shows them"},
+	{.flag = "--no-qr", .commands = FOR_INVITE, .kind = OPTION_BOOL, .offset = AT(no_qr),
+		.help = "print the invite without its QR code"},
+
+	// What to say
+	{.flag = "--prompt", .letter = 'p', .commands = FOR_RUN | FOR_TOKENIZE, .kind = OPTION_STRING, .offset = AT(prompt),
+		.placeholder = "TEXT", .preset_words = "standard input", .help = "the text to continue"},
+	{.flag = "--chat", .key = "run.chat", .commands = FOR_RUN | FOR_TOKENIZE, .kind = OPTION_BOOL, .offset = AT(chat),
+		.help = "put the text into the model's chat template as the user's turn"},
+	{.flag = "--system", .key = "run.system", .commands = FOR_RUN | FOR_TOKENIZE, .kind = OPTION_STRING, .offset = AT(system), .example = "\"You are a helpful assistant.\"",
+		.placeholder = "TEXT", .preset_words = "the template's own", .help = "the system turn that --chat puts first"},
+	{.flag = "--max-tokens", .letter = 'n', .key = "run.max_tokens", .commands = FOR_RUN, .kind = OPTION_INT,
+		.offset = AT(max_tokens), .preset = "128", .max = INT32_MAX, .placeholder = "N", .help = "tokens to generate at most"},
+	{.flag = "--attach", .commands = FOR_RUN, .kind = OPTION_BOOL, .offset = AT(attach),
+		.help = "send the prompt to the coordinator that runs in --state instead of loading a model here"},
+	{.flag = "--no-logits-hash", .key = "run.no_logits_hash", .commands = FOR_RUN, .kind = OPTION_BOOL, .offset = AT(no_logits_hash),
+		.help = "do not compute the hash of all logits, which costs an output head per prompt token"},
+
+	// Sampling
+	{.flag = "--temp", .key = "sampling.temp", .commands = FOR_RUN, .kind = OPTION_FLOAT, .offset = AT(temp), .preset = "0",
+		.f_max = 100, .placeholder = "T", .help = "temperature; 0 always takes the likeliest token"},
+	{.flag = "--top-k", .key = "sampling.top_k", .commands = FOR_RUN, .kind = OPTION_INT, .offset = AT(top_k), .preset = "0",
+		.max = INT32_MAX, .placeholder = "K", .help = "keep the K likeliest tokens; 0 keeps all"},
+	{.flag = "--top-p", .key = "sampling.top_p", .commands = FOR_RUN, .kind = OPTION_FLOAT, .offset = AT(top_p), .preset = "1",
+		.f_max = 1, .placeholder = "P", .help = "keep the likeliest tokens that together reach probability P"},
+	{.flag = "--min-p", .key = "sampling.min_p", .commands = FOR_RUN, .kind = OPTION_FLOAT, .offset = AT(min_p), .preset = "0",
+		.f_max = 1, .placeholder = "P", .help = "keep tokens at least P times as likely as the likeliest"},
+	{.flag = "--seed", .key = "sampling.seed", .commands = FOR_RUN, .kind = OPTION_U64, .offset = AT(seed), .example = "42", .placeholder = "S",
+		.preset_words = "drawn", .help = "the sampler's seed: the same seed gives the same text"},
+
+	// The cluster
+	{.flag = "--split", .key = "cluster.split", .commands = FOR_SERVE, .kind = OPTION_SPLIT, .offset = AT(split), .example = "[10, 12, 8]", .min = 1,
+		.max = LAYERS_MAX, .placeholder = "N,N,...", .preset_words = "even",
+		.help = "layers of each stage; the first stage is this machine unless --no-node"},
+	{.flag = "--no-node", .key = "cluster.no_node", .commands = FOR_SERVE, .kind = OPTION_BOOL, .offset = AT(no_node),
+		.help = "hold no layers on this machine"},
+	{.flag = "--nodes", .key = "cluster.nodes", .commands = FOR_SERVE, .kind = OPTION_INT, .offset = AT(nodes), .preset = "0",
+		.max = NODES_MAX, .placeholder = "N", .help = "wait until N nodes have joined before layers are given out"},
+	{.flag = "--slots", .key = "cluster.slots", .commands = FOR_SERVE, .kind = OPTION_INT, .offset = AT(slots), .preset = "8",
+		.min = 1, .max = SESSIONS_MAX, .placeholder = "N", .help = "requests computed at once; each holds --ctx tokens of cache"},
+	{.flag = "--wire", .key = "cluster.wire", .commands = FOR_RUN | FOR_SERVE, .kind = OPTION_ENUM, .offset = AT(wire),
+		.choices = wire_words, .preset = "f32", .placeholder = "TYPE",
+		.help = "what hidden states are rounded to at every layer boundary, so that any cut gives the same text"},
+	{.flag = "--listen", .key = "cluster.listen", .commands = FOR_SERVE, .kind = OPTION_HOST_PORT, .offset = AT(listen),
+		.preset = "0.0.0.0:7433", .placeholder = "HOST:PORT", .help = "where nodes connect; port 0 takes a free one"},
+	{.flag = "--advertise", .key = "cluster.advertise", .commands = FOR_SERVE, .kind = OPTION_HOST_PORT_LIST,
+		.offset = AT(advertise), .example = "[\"192.168.1.10:7433\"]", .min = 1, .placeholder = "HOST:PORT,...", .preset_words = "this machine's addresses",
+		.help = "addresses that invites tell nodes to try"},
+
+	// The HTTP API
+	{.flag = "--http", .key = "http.listen", .commands = FOR_SERVE, .kind = OPTION_HOST_PORT, .offset = AT(http),
+		.preset = "127.0.0.1:7430", .placeholder = "HOST:PORT", .loopback_only = true,
+		.help = "where the OpenAI-compatible API listens; this machine only; port 0 takes a free one"},
+	{.flag = "--no-http", .key = "http.disabled", .commands = FOR_SERVE, .kind = OPTION_BOOL, .offset = AT(no_http),
+		.help = "offer no HTTP API"},
+
+	// This machine as a node
+	{.flag = "--name", .key = "node.name", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_NAME, .offset = AT(name), .example = "\"kitchen-pi\"",
+		.placeholder = "NAME", .preset_words = "the host name", .help = "what this machine is called in the cluster"},
+	{.flag = "--listen", .key = "node.listen", .commands = FOR_JOIN, .kind = OPTION_HOST_PORT, .offset = AT(link),
+		.preset = "0.0.0.0:7434", .placeholder = "HOST:PORT", .help = "where other nodes connect; port 0 takes a free one"},
+
+	// Computing
+	{.flag = "--threads", .key = "compute.threads", .commands = FOR_COMPUTE, .kind = OPTION_INT, .offset = AT(threads), .example = "4", .min = 1,
+		.max = THREADS_MAX, .placeholder = "N", .preset_words = "every core", .help = "compute threads"},
+	{.flag = "--ctx", .key = "compute.ctx", .commands = FOR_RUN | FOR_SERVE, .kind = OPTION_INT, .offset = AT(ctx), .example = "4096", .min = 1,
+		.max = CTX_MAX, .placeholder = "N", .preset_words = "what the model was trained for, at most 4096",
+		.help = "tokens of prompt and answer that a request may have"},
+	{.flag = "--prefill-chunk", .key = "compute.prefill_chunk", .commands = FOR_RUN | FOR_SERVE, .kind = OPTION_INT,
+		.offset = AT(prefill_chunk), .preset = "512", .min = 1, .max = CHUNK_TOKENS_MAX, .placeholder = "N",
+		.help = "prompt tokens computed together"},
+	{.flag = "--simd", .key = "compute.simd", .commands = FOR_COMPUTE, .kind = OPTION_WORD, .offset = AT(simd), .example = "\"portable\"",
+		.choices = simd_words, .placeholder = "NAME", .preset_words = "the fastest here", .help = "instruction set of the kernels"},
+
+	// Every command
+	{.flag = "--json", .commands = FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE, .kind = OPTION_BOOL,
+		.offset = AT(json), .help = "print one JSON object"},
+	{.flag = "--state", .key = "state", .commands = FOR_STATE, .kind = OPTION_PATH, .offset = AT(state), .example = "\"/home/me/.local/state/hearth\"", .placeholder = "DIR",
+		.preset_words = "$XDG_STATE_HOME/hearth, else ~/.local/state/hearth",
+		.help = "directory of keys, members and the admin socket; one running program each"},
+	{.flag = "--log", .key = "log", .commands = FOR_ALL, .kind = OPTION_ENUM, .offset = AT(log), .choices = log_words,
+		.preset = "info", .placeholder = "LEVEL", .help = "what goes to standard error"},
+	{.flag = "--config", .commands = FOR_ALL, .kind = OPTION_PATH, .offset = AT(config), .placeholder = "FILE",
+		.help = "read options from a TOML file; the command line overrides it"},
+	{.flag = "--help", .letter = 'h', .commands = FOR_ALL, .kind = OPTION_BOOL, .offset = AT(help), .help = "print this text"},
+};
+
+_Static_assert(ARRAY_LEN(table) <= OPTIONS_MAX, "struct options has an origin for every entry");
+_Static_assert(sizeof(enum wire_type) == sizeof(int) && sizeof(enum log_level) == sizeof(int), "OPTION_ENUM stores an int");
+
+size_t n_options(void)
+{
+	return ARRAY_LEN(table);
+}
+
+const struct option *option_at(size_t i)
+{
+	return &table[i];
+}
+
+const char *option_name(const struct option *opt)
+{
+	return opt->flag ? opt->flag : opt->placeholder;
+}

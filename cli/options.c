@@ -1,0 +1,200 @@
+// The command line: which argument belongs to which option. Values are option_values.c's, the file is option_file.c's.
+#include "cli/options.h"
+
+#include "base/assert.h"
+#include "cli/option_file.h"
+#include "cli/option_values.h"
+#include "cli/suggest.h"
+
+#include <sched.h>
+#include <string.h>
+
+struct command_line {
+	struct options *o;
+	uint32_t command;         // its FOR_ bit
+	const char *command_name;
+	int argc;
+	char *const *argv;
+	int next;           // argument to look at
+	bool options_ended; // after "--"
+	struct errmsg *em;
+};
+
+void options_init(struct options *o)
+{
+	memset(o, 0, sizeof *o);
+	for (size_t i = 0; i < n_options(); i++) {
+		const struct option *opt = option_at(i);
+		if (opt->preset == NULL)
+			continue;
+		enum err e = option_set_text(opt, o, option_name(opt), opt->preset, NULL);
+		ASSERT(e == OK);
+	}
+}
+
+void options_deinit(struct options *o)
+{
+	arena_close(&o->config_text);
+}
+
+bool options_given(const struct options *o, size_t field_offset)
+{
+	for (size_t i = 0; i < n_options(); i++)
+		if (option_at(i)->offset == field_offset && o->origins[i] != FROM_DEFAULT)
+			return true;
+	return false;
+}
+
+int32_t options_n_threads(const struct options *o)
+{
+	if (o->threads > 0)
+		return o->threads;
+	cpu_set_t cores;
+	if (sched_getaffinity(0, sizeof cores, &cores) != 0)
+		return 1;
+	int n = CPU_COUNT(&cores);
+	return n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : n;
+}
+
+// find_flag returns the table index of --name (n bytes of it) for this command; n_options() when it has none.
+static size_t find_flag(const struct command_line *c, const char *name, size_t n)
+{
+	size_t i = 0;
+	for (; i < n_options(); i++) {
+		const struct option *opt = option_at(i);
+		if (opt->flag && (opt->commands & c->command) && strlen(opt->flag) == n && memcmp(opt->flag, name, n) == 0)
+			break;
+	}
+	return i;
+}
+
+static size_t find_letter(const struct command_line *c, char letter)
+{
+	size_t i = 0;
+	for (; i < n_options(); i++)
+		if (option_at(i)->letter == letter && (option_at(i)->commands & c->command))
+			break;
+	return i;
+}
+
+static bool is_flag_elsewhere(const char *name)
+{
+	for (size_t i = 0; i < n_options(); i++)
+		if (option_at(i)->flag && strcmp(option_at(i)->flag, name) == 0)
+			return true;
+	return false;
+}
+
+static enum err refuse_flag(const struct command_line *c, const char *arg, size_t n)
+{
+	char name[64];
+	snprintf(name, sizeof name, "%.*s", n < sizeof name ? (int)n : (int)sizeof name - 1, arg);
+	if (is_flag_elsewhere(name))
+		return errmsg_fail(c->em, ERR_USAGE, "`hearth %s` has no option %s, other commands do", c->command_name, name);
+	struct suggest s = suggest_init(name);
+	for (size_t i = 0; i < n_options(); i++)
+		if (option_at(i)->flag && (option_at(i)->commands & c->command))
+			suggest_offer(&s, option_at(i)->flag);
+	if (s.best)
+		return errmsg_fail(c->em, ERR_USAGE, "unknown option %s, did you mean %s?", name, s.best);
+	return errmsg_fail(c->em, ERR_USAGE, "unknown option %s", name);
+}
+
+// take_option sets table entry `i` from `attached` ("--flag=value", "-n5") or, when that is NULL, the next argument.
+static enum err take_option(struct command_line *c, size_t i, const char *attached)
+{
+	const struct option *opt = option_at(i);
+	const char *value = attached;
+	if (c->o->origins[i] == FROM_COMMAND_LINE)
+		return errmsg_fail(c->em, ERR_USAGE, "%s is given twice", opt->flag);
+	if (value == NULL && opt->kind == OPTION_BOOL)
+		value = "true";
+	if (value == NULL) {
+		if (c->next == c->argc)
+			return errmsg_fail(c->em, ERR_USAGE, "%s wants a value: %s %s", opt->flag, opt->flag, opt->placeholder);
+		value = c->argv[c->next++];
+	}
+	c->o->origins[i] = FROM_COMMAND_LINE;
+	return option_set_text(opt, c->o, opt->flag, value, c->em);
+}
+
+static enum err take_long(struct command_line *c, const char *arg)
+{
+	size_t n = strcspn(arg, "=");
+	size_t i = find_flag(c, arg, n);
+	if (i == n_options())
+		return refuse_flag(c, arg, n);
+	return take_option(c, i, arg[n] == '=' ? arg + n + 1 : NULL);
+}
+
+// "-n 5" and "-n5"; several letters in one argument are not taken.
+static enum err take_letter(struct command_line *c, const char *arg)
+{
+	size_t i = find_letter(c, arg[1]);
+	if (i == n_options() || (arg[2] != '\0' && option_at(i)->kind == OPTION_BOOL))
+		return refuse_flag(c, arg, strlen(arg));
+	return take_option(c, i, arg[2] ? arg + 2 : NULL);
+}
+
+// take_argument gives `arg` to the first argument entry of this command that has none yet.
+static enum err take_argument(struct command_line *c, const char *arg)
+{
+	bool takes_stdin = false;
+	for (size_t i = 0; i < n_options(); i++) {
+		const struct option *opt = option_at(i);
+		if (opt->flag || !(opt->commands & c->command))
+			continue;
+		takes_stdin = takes_stdin || opt->kind == OPTION_STDIN;
+		if (c->o->origins[i] == FROM_COMMAND_LINE)
+			continue;
+		c->o->origins[i] = FROM_COMMAND_LINE;
+		return option_set_text(opt, c->o, option_name(opt), arg, c->em);
+	}
+	// What stands after `join -` may be an invite: not repeated.
+	return errmsg_fail(c->em, ERR_USAGE, takes_stdin ? "one argument too many" : "one argument too many: %.100s", arg);
+}
+
+static enum err take_next(struct command_line *c)
+{
+	const char *arg = c->argv[c->next++];
+	if (c->options_ended || arg[0] != '-' || arg[1] == '\0')
+		return take_argument(c, arg);
+	if (strcmp(arg, "--") == 0) {
+		c->options_ended = true;
+		return OK;
+	}
+	return arg[1] == '-' ? take_long(c, arg) : take_letter(c, arg);
+}
+
+static bool is_field_given(const struct options *o, const struct option *opt)
+{
+	return options_given(o, opt->offset);
+}
+
+static enum err check_required(const struct command_line *c)
+{
+	for (size_t i = 0; i < n_options(); i++) {
+		const struct option *opt = option_at(i);
+		if (opt->required && (opt->commands & c->command) && !is_field_given(c->o, opt))
+			return errmsg_fail(c->em, ERR_USAGE, "%s is missing: %s", option_name(opt), opt->help);
+	}
+	return OK;
+}
+
+enum err options_parse(struct options *o, uint32_t command, const char *command_name, int argc, char *const argv[],
+	struct errmsg *em)
+{
+	struct command_line c = {
+		.o = o, .command = command, .command_name = command_name, .argc = argc, .argv = argv, .em = em};
+	while (c.next < c.argc) {
+		enum err e = take_next(&c);
+		if (e != OK || o->help)
+			return e;
+	}
+	if (o->config) {
+		enum err e = option_file_read(o, command, o->config, em);
+		if (e != OK)
+			return e;
+	}
+	return check_required(&c);
+}

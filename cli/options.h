@@ -1,0 +1,165 @@
+// Options: one table drives the command line, the keys of the TOML file, every --help text and cluster.example.toml.
+//
+// To add an option: a field in `struct options`, an entry in option_table.c. Nothing else knows its name. A value comes from
+// its default, then from the file of --config, then from the command line; each is checked by the same code.
+// Secrets have no option: argv and the environment are visible to others of the machine. One thread, at start.
+#ifndef HEARTH_CLI_OPTIONS_H
+#define HEARTH_CLI_OPTIONS_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/wire_type.h"
+#include "cli/host_port.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+// Which commands take an option; `struct command` has one of these.
+enum {
+	FOR_RUN = 1 << 0,
+	FOR_SERVE = 1 << 1,
+	FOR_INVITE = 1 << 2,
+	FOR_JOIN = 1 << 3,
+	FOR_REVOKE = 1 << 4,
+	FOR_STATUS = 1 << 5,
+	FOR_INSPECT = 1 << 6,
+	FOR_TOKENIZE = 1 << 7,
+	FOR_CONFIG = 1 << 8,
+};
+
+enum option_kind {
+	OPTION_BOOL,           // bool; a flag without a value, or --flag=true|false
+	OPTION_INT,            // int32_t in [min, max]
+	OPTION_U64,            // uint64_t, decimal
+	OPTION_FLOAT,          // float in [f_min, f_max]
+	OPTION_STRING,         // const char *, not empty
+	OPTION_PATH,           // const char *, a file or directory name, not empty
+	OPTION_NAME,           // const char *, at most NAME_CAP - 1 letters, digits, '.', '_', '-'
+	OPTION_ENUM,           // int (or an enum): index into `choices`
+	OPTION_WORD,           // const char *: one of `choices`
+	OPTION_SPLIT,          // struct split
+	OPTION_HOST_PORT,      // struct host_port
+	OPTION_HOST_PORT_LIST, // struct host_port_list
+	OPTION_STDIN,          // bool; the one argument "-"
+};
+
+struct split {
+	int32_t layers[STAGES_MAX]; // layers per stage, each at least 1
+	int32_t n;                  // 0: not given
+};
+
+struct host_port_list {
+	struct host_port at[ADDRS_MAX];
+	int32_t n;
+};
+
+#define OPTIONS_MAX 64 // entries of the table; a static assertion in option_table.c compares
+
+// Every option of every command. Strings are borrowed from argv or from `config_text`, NULL when not given.
+struct options {
+	// all commands
+	const char *config;
+	const char *state; // NULL: state_dir_open chooses
+	enum log_level log;
+	bool help;
+	bool json;
+
+	// model and computing
+	const char *model;
+	int32_t threads; // 0: every core this process may use, see options_n_threads
+	int32_t prefill_chunk;
+	int32_t ctx;      // 0: the smaller of what the model was trained for and 4,096
+	const char *simd; // for kernels_find; NULL: the fastest of this machine
+	enum wire_type wire;
+
+	// run
+	const char *prompt;
+	int32_t max_tokens;
+	float temp;
+	int32_t top_k; // 0: off
+	float top_p;
+	float min_p;
+	uint64_t seed; // options_given tells whether there is one
+	bool chat;
+	const char *system;
+	bool no_logits_hash;
+	bool attach;
+
+	// serve
+	struct split split;
+	bool no_node;
+	struct host_port listen; // serve: where nodes connect
+	struct host_port http;   // always loopback
+	bool no_http;
+	int32_t slots;
+	int32_t nodes;
+	struct host_port_list advertise;
+
+	// serve, join
+	const char *name;
+
+	// join
+	const char *invite_file;
+	bool invite_stdin;
+	struct host_port link; // join: where other nodes connect
+
+	// invite, revoke
+	bool no_qr;
+	const char *node;
+
+	uint8_t origins[OPTIONS_MAX]; // enum option_origin of each entry
+	struct arena config_text;     // owned: strings of the file
+};
+
+enum option_origin { FROM_DEFAULT, FROM_FILE, FROM_COMMAND_LINE };
+
+struct option {
+	const char *flag;     // "--threads"; NULL for an argument (see `placeholder`)
+	char letter;          // 'p' for -p, or 0
+	bool required;        // an argument the command cannot do without
+	const char *key;      // "compute.threads" in the file; NULL: command line only
+	uint32_t commands;    // FOR_ bits
+	enum option_kind kind;
+	size_t offset;        // of the field in struct options
+	const char *preset;   // the default as one would type it; NULL: zeroed
+	const char *preset_words; // what help calls the default when `preset` does not say it
+	const char *example;  // the value in the example file, as TOML; NULL: the default
+	int64_t min, max;     // OPTION_INT; OPTION_HOST_PORT: lowest port in min
+	double f_min, f_max;  // OPTION_FLOAT
+	const char *const *choices; // NULL-terminated
+	bool loopback_only;   // OPTION_HOST_PORT: other machines must not reach it
+	const char *placeholder; // "N", "HOST:PORT"
+	const char *help;     // one sentence without a full stop
+};
+
+// The table: option_at(0) to option_at(n_options() - 1), in the order of help texts.
+size_t n_options(void);
+const struct option *option_at(size_t i);
+// option_name returns what a person calls it: the flag, else the placeholder.
+const char *option_name(const struct option *opt);
+
+// options_init puts every default in place.
+void options_init(struct options *o);
+// options_deinit frees what the file's strings live in; safe on zeroed memory.
+void options_deinit(struct options *o);
+// options_parse reads the arguments after the command's name, then the file of --config. `command` is one FOR_ bit, `command_name` its
+// word. With --help among the arguments it sets o->help and looks no further. ERR_USAGE: the command line is wrong; any
+// other error is about the file, and its text begins with file:line. `o` comes from options_init.
+MUST_USE enum err options_parse(struct options *o, uint32_t command, const char *command_name, int argc, char *const argv[],
+	struct errmsg *em);
+
+// options_given tells whether the field was set by the file or the command line: options_given(o, offsetof(struct options, seed)).
+bool options_given(const struct options *o, size_t field_offset);
+// options_n_threads returns --threads, else the number of cores this process may use.
+int32_t options_n_threads(const struct options *o);
+
+// option_help prints "  -n, --max-tokens N   ..." for every option of one command.
+void option_help(FILE *to, uint32_t command);
+// option_example prints a config file that holds every key with its default, commented out.
+void option_example(FILE *to);
+
+#endif
