@@ -83,9 +83,8 @@ struct node_event {
 		} loaded;
 		struct {
 			uint32_t id;
-			enum err err;      // of the whole batch, or of item bad_item alone when it is >= 0
-			int32_t bad_item;  // -1: none, or the whole batch
-			const char *text;
+			const enum err *errs; // (n_items) in the order of the effect
+			const char *text;     // of the first failure; "" when there is none
 		} forward_done;
 		struct {
 			uint32_t id;
@@ -122,7 +121,7 @@ struct node_effect {
 		struct {
 			struct node_id peer;
 			enum node_link_kind kind;
-			const struct msg_peer *who; // keys and addresses; NULL for the coordinator, whom the host knows. Valid until DISCONNECT
+			const struct msg_peer *who; // keys and addresses; NULL for the coordinator, whom the host knows; the host copies it
 		} connect; // also disconnect, refresh
 		struct {
 			uint32_t link;

@@ -1,0 +1,576 @@
+#include "node/node_state.h"
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "proto/lnk1.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define LEAVE_PATIENCE_NS 30000000000 // an answer may be under way; a coordinator that never says Bye must not hold us for ever
+
+// ---- effects
+
+struct node_effect *node_fx(struct node_effects *fx, enum node_effect_type type)
+{
+	ASSERT(fx->n < NODE_EFFECTS_MAX);
+	struct node_effect *f = &fx->at[fx->n++];
+	memset(f, 0, sizeof *f);
+	f->type = type;
+	return f;
+}
+
+const uint8_t *node_fx_bytes(struct node_effects *fx, const void *data, size_t len)
+{
+	ASSERT(len <= NODE_EFFECT_BYTES - fx->n_bytes);
+	uint8_t *p = fx->bytes + fx->n_bytes;
+	memcpy(p, data, len);
+	fx->n_bytes += len;
+	return p;
+}
+
+static const char *fx_text(struct node_effects *fx, const char *text)
+{
+	return (const char *)node_fx_bytes(fx, text, strlen(text) + 1);
+}
+
+void node_log(struct node_effects *fx, int level, const char *fmt, ...)
+{
+	char text[REASON_CAP + NAME_CAP];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	struct node_effect *f = node_fx(fx, NODE_FX_LOG);
+	f->u.log.level = level;
+	f->u.log.text = fx_text(fx, text);
+}
+
+static void send_bytes(struct node_effects *fx, uint32_t link, const uint8_t *data, size_t len)
+{
+	struct node_effect *f = node_fx(fx, NODE_FX_SEND);
+	f->u.send.link = link;
+	f->u.send.head = node_fx_bytes(fx, data, len);
+	f->u.send.head_len = len;
+	f->u.send.buf = -1;
+}
+
+void node_send_msg(struct node *n, struct node_effects *fx, const struct msg *m)
+{
+	struct node_link *l = node_link_of(n, n->config.coordinator, NODE_LINK_CONTROL);
+	if (l == NULL)
+		return;
+	uint8_t frame[MSG_ENCODED_MAX];
+	send_bytes(fx, l->handle, frame, msg_encode(m, frame));
+}
+
+static void fx_exit(struct node_effects *fx, enum err err, const char *text)
+{
+	struct node_effect *f = node_fx(fx, NODE_FX_EXIT);
+	f->u.exit.err = err;
+	f->u.exit.text = fx_text(fx, text);
+}
+
+static void fx_close(struct node_effects *fx, uint32_t link, bool orderly)
+{
+	struct node_effect *f = node_fx(fx, NODE_FX_CLOSE);
+	f->u.close.link = link;
+	f->u.close.orderly = orderly;
+}
+
+// ---- links
+
+struct node_id node_peer_id(const uint8_t public_key[KEY_BYTES])
+{
+	struct node_id id;
+	lnk1_node_id(public_key, id.b);
+	return id;
+}
+
+// node_link_of returns the newest link: while a successor is made, both are up.
+struct node_link *node_link_of(struct node *n, struct node_id peer, enum node_link_kind kind)
+{
+	struct node_link *best = NULL;
+	for (size_t i = 0; i < NODE_LINKS_MAX; i++) {
+		struct node_link *l = &n->links[i];
+		if (l->handle != 0 && l->kind == kind && node_id_is(l->peer, peer) && (best == NULL || l->up_ns > best->up_ns))
+			best = l;
+	}
+	return best;
+}
+
+static struct node_link *find_link(struct node *n, uint32_t handle)
+{
+	for (size_t i = 0; i < NODE_LINKS_MAX; i++)
+		if (n->links[i].handle == handle && handle != 0)
+			return &n->links[i];
+	return NULL;
+}
+
+bool node_next_is_peer(const struct node *n)
+{
+	return n->plan.next.present;
+}
+
+static struct node_link *direct_link(struct node *n, const struct msg_peer *p)
+{
+	return p->present ? node_link_of(n, node_peer_id(p->public_key), NODE_LINK_DATA) : NULL;
+}
+
+struct node_link *node_next_direct(struct node *n)
+{
+	return direct_link(n, &n->plan.next);
+}
+
+struct node_link *node_prev_direct(struct node *n)
+{
+	return direct_link(n, &n->plan.prev);
+}
+
+static void report_next_link(struct node *n, bool broken, struct node_effects *fx)
+{
+	if (n->plan.epoch.v == 0 || !n->plan.next.present)
+		return;
+	struct msg m = {.type = MSG_PEER_LINK};
+	m.u.peer_link.epoch = n->plan.epoch;
+	m.u.peer_link.direct = node_next_direct(n) != NULL;
+	m.u.peer_link.broken = broken;
+	node_send_msg(n, fx, &m);
+}
+
+static void say_hello(struct node *n, struct node_effects *fx)
+{
+	struct msg m = {.type = MSG_HELLO};
+	struct msg_hello *h = &m.u.hello;
+	text_copy(h->name, sizeof h->name, n->config.name);
+	memcpy(h->model_hash, n->config.model_hash, HASH_BYTES);
+	h->n_threads = n->config.n_threads;
+	text_copy(h->simd, sizeof h->simd, n->config.simd);
+	h->port = n->config.port;
+	h->addresses = n->config.addresses;
+	h->epoch = n->plan.epoch;
+	node_send_msg(n, fx, &m);
+	if (n->leaving) {
+		struct msg leaving = {.type = MSG_LEAVING};
+		node_send_msg(n, fx, &leaving);
+	}
+}
+
+static bool is_plan_peer(const struct node *n, struct node_id id)
+{
+	return (n->plan.prev.present && node_id_is(node_peer_id(n->plan.prev.public_key), id)) ||
+		(n->plan.next.present && node_id_is(node_peer_id(n->plan.next.public_key), id));
+}
+
+static void on_link_up(struct node *n, const struct node_event *ev, struct node_effects *fx)
+{
+	struct node_id peer = ev->u.link_up.peer;
+	bool is_coordinator = node_id_is(peer, n->config.coordinator);
+	struct node_link *old = node_link_of(n, peer, ev->u.link_up.kind);
+	struct node_link *l = find_link(n, 0);
+	for (size_t i = 0; l == NULL && i < NODE_LINKS_MAX; i++)
+		if (n->links[i].handle == 0)
+			l = &n->links[i];
+	if (l == NULL || (!is_coordinator && !is_plan_peer(n, peer))) {
+		fx_close(fx, ev->u.link_up.link, true);
+		return;
+	}
+	*l = (struct node_link){.handle = ev->u.link_up.link, .peer = peer, .kind = ev->u.link_up.kind, .up_ns = n->now_ns,
+		.epoch = n->member_epoch};
+	liveness_init(&l->life, n->now_ns);
+	if (old != NULL) {
+		uint32_t handle = old->handle;
+		old->handle = 0; // its LINK_DOWN is no news
+		fx_close(fx, handle, true);
+	}
+	if (is_coordinator && l->kind == NODE_LINK_CONTROL)
+		say_hello(n, fx);
+	else if (!is_coordinator && n->plan.next.present && node_id_is(node_peer_id(n->plan.next.public_key), peer))
+		report_next_link(n, false, fx);
+}
+
+// lose_plan forgets everything under way; the engine keeps its weights for the plan to come.
+static void lose_plan(struct node *n, struct node_effects *fx)
+{
+	n->plan.epoch.v = 0;
+	n->loaded = false;
+	n->has_next = false;
+	stage_reset(n, fx);
+}
+
+static void on_link_down(struct node *n, const struct node_event *ev, struct node_effects *fx)
+{
+	struct node_link *l = find_link(n, ev->u.link_down.link);
+	if (l == NULL)
+		return;
+	struct node_link gone = *l;
+	l->handle = 0;
+	if (node_id_is(gone.peer, n->config.coordinator)) {
+		node_log(fx, LOG_WARNING, "%s link to the coordinator lost (%s): trying again", gone.kind == NODE_LINK_CONTROL ? "control" : "data",
+			ev->u.link_down.reason);
+		n->welcomed = n->welcomed && gone.kind != NODE_LINK_CONTROL;
+		lose_plan(n, fx);
+		if (n->leaving && gone.kind == NODE_LINK_CONTROL)
+			fx_exit(fx, OK, "left (the coordinator is gone)");
+	} else if (n->plan.next.present && node_id_is(node_peer_id(n->plan.next.public_key), gone.peer)) {
+		node_log(fx, LOG_WARNING, "link to %s lost (%s)", n->plan.next.name, ev->u.link_down.reason);
+		report_next_link(n, true, fx);
+	}
+}
+
+// ---- plans
+
+static void connect_peer(const struct msg_peer *p, enum node_effect_type type, struct node_effects *fx)
+{
+	struct node_effect *f = node_fx(fx, type);
+	f->u.connect.peer = node_peer_id(p->public_key);
+	f->u.connect.kind = NODE_LINK_DATA;
+	f->u.connect.who = p;
+}
+
+static bool same_peer(const struct msg_peer *a, const struct msg_peer *b)
+{
+	return a->present && b->present && memcmp(a->public_key, b->public_key, KEY_BYTES) == 0 && memcmp(a->psk, b->psk, KEY_BYTES) == 0 &&
+		memcmp(&a->addresses, &b->addresses, sizeof a->addresses) == 0;
+}
+
+static void change_peer(struct msg_peer *have, const struct msg_peer *want, struct node_effects *fx)
+{
+	if (same_peer(have, want))
+		return;
+	if (have->present)
+		connect_peer(have, NODE_FX_DISCONNECT, fx);
+	*have = *want;
+	if (have->present)
+		connect_peer(have, NODE_FX_CONNECT, fx);
+}
+
+static void answer_loaded(struct node *n, const char *error, struct node_effects *fx)
+{
+	struct msg m = {.type = MSG_LOADED};
+	m.u.loaded.epoch = n->plan.epoch;
+	text_copy(m.u.loaded.error, sizeof m.u.loaded.error, error);
+	node_send_msg(n, fx, &m);
+	if (error[0] == '\0')
+		report_next_link(n, false, fx);
+}
+
+static bool engine_fits(const struct msg_plan *engine, const struct msg_plan *p)
+{
+	return engine->epoch.v != 0 && engine->layer_begin == p->layer_begin && engine->layer_end == p->layer_end && engine->n_slots == p->n_slots &&
+		engine->ctx_len == p->ctx_len && engine->chunk_max == p->chunk_max && engine->hop_credits == p->hop_credits && engine->wire == p->wire;
+}
+
+static void adopt_plan(struct node *n, const struct msg_plan *p, struct node_effects *fx)
+{
+	struct msg_peer prev = n->plan.prev, next = n->plan.next;
+	n->plan = *p;
+	n->plan.prev = prev;
+	n->plan.next = next;
+	n->has_next = false;
+	n->loaded = false;
+	change_peer(&n->plan.prev, &p->prev, fx);
+	change_peer(&n->plan.next, &p->next, fx);
+	stage_reset(n, fx);
+	if (p->layer_end > n->config.n_layers) {
+		answer_loaded(n, "the plan names layers that the model does not have", fx);
+		return;
+	}
+	if (engine_fits(&n->engine, p)) {
+		n->loaded = true;
+		answer_loaded(n, "", fx);
+		return;
+	}
+	n->load_id = ++n->next_id;
+	n->engine.epoch.v = 0;
+	struct node_effect *f = node_fx(fx, NODE_FX_LOAD);
+	f->u.load.id = n->load_id;
+	f->u.load.layer_begin = p->layer_begin;
+	f->u.load.layer_end = p->layer_end;
+	f->u.load.n_slots = p->n_slots;
+	f->u.load.ctx_len = p->ctx_len;
+	f->u.load.chunk_max = p->chunk_max;
+	f->u.load.n_bufs = p->hop_credits;
+	f->u.load.buf_bytes = stage_buf_bytes(n);
+	f->u.load.wire = p->wire;
+}
+
+static void on_plan(struct node *n, const struct msg_plan *p, struct node_effects *fx)
+{
+	if (p->epoch.v <= n->plan.epoch.v && n->plan.epoch.v != 0)
+		return; // older than what we have: crossed on the way
+	if (n->forward_id != 0 || n->load_id != 0) {
+		// The engine still works for the old plan; what it computes is not sent any more.
+		lose_plan(n, fx);
+		n->next = *p;
+		n->has_next = true;
+		return;
+	}
+	adopt_plan(n, p, fx);
+}
+
+static void on_loaded(struct node *n, const struct node_event *ev, struct node_effects *fx)
+{
+	if (ev->u.loaded.id != n->load_id)
+		return;
+	n->load_id = 0;
+	if (ev->u.loaded.err == OK) {
+		n->engine = n->plan;
+		n->engine.epoch.v = 1; // any: it is there
+	}
+	if (n->has_next || n->plan.epoch.v == 0)
+		return;
+	n->loaded = ev->u.loaded.err == OK;
+	answer_loaded(n, n->loaded ? "" : ev->u.loaded.text, fx);
+}
+
+// ---- messages
+
+static void keep_epoch(struct node *n, struct member_epoch e, struct node_effects *fx)
+{
+	if (e.v <= n->member_epoch.v)
+		return;
+	n->member_epoch = e;
+	struct node_effect *f = node_fx(fx, NODE_FX_STORE);
+	f->u.store.id = ++n->next_id;
+	f->u.store.member_epoch = e;
+}
+
+static void forget_peer(struct node *n, struct msg_peer *p, struct node_id who, struct node_effects *fx)
+{
+	if (!p->present || !node_id_is(node_peer_id(p->public_key), who))
+		return;
+	connect_peer(p, NODE_FX_DISCONNECT, fx);
+	memset(p->psk, 0, sizeof p->psk);
+	p->present = false;
+	lose_plan(n, fx);
+}
+
+static void on_control(struct node *n, struct node_link *l, const uint8_t *data, size_t len, struct node_effects *fx)
+{
+	struct msg m;
+	struct errmsg em;
+	if (msg_decode(data, len, &m, &em) != OK) {
+		node_log(fx, LOG_WARNING, "the coordinator sent what cannot be read (%s): closing the link", em.text);
+		fx_close(fx, l->handle, false);
+		return;
+	}
+	switch (m.type) {
+	case MSG_WELCOME:
+		n->welcomed = true;
+		keep_epoch(n, m.u.welcome.member_epoch, fx);
+		node_log(fx, LOG_INFO, "joined the cluster as %s", m.u.welcome.name);
+		return;
+	case MSG_REFUSED: fx_exit(fx, ERR_STATE, m.u.refused.reason); return;
+	case MSG_PLAN: on_plan(n, &m.u.plan, fx); return;
+	case MSG_CANCEL:
+		if (m.u.cancel.epoch.v == n->plan.epoch.v && n->plan.epoch.v != 0)
+			stage_on_cancel(n, m.u.cancel.session, fx);
+		return;
+	case MSG_REVOKED:
+		keep_epoch(n, m.u.revoked.member_epoch, fx);
+		forget_peer(n, &n->plan.prev, m.u.revoked.node, fx);
+		forget_peer(n, &n->plan.next, m.u.revoked.node, fx);
+		return;
+	case MSG_BYE: fx_exit(fx, OK, "left the cluster"); return;
+	default:
+		node_log(fx, LOG_WARNING, "the coordinator sent %s, which a node does not take: closing the link", msg_name(m.type));
+		fx_close(fx, l->handle, false);
+		return;
+	}
+}
+
+static void on_message(struct node *n, const struct node_event *ev, struct node_effects *fx)
+{
+	const uint8_t *data = ev->u.message.data;
+	size_t len = ev->u.message.len;
+	struct node_link *l = find_link(n, ev->u.message.link);
+	if (l == NULL)
+		return; // closed by us a moment ago
+	liveness_heard(&l->life, n->now_ns);
+	uint64_t cookie;
+	if (ping_decode(data, len, &cookie) == OK) {
+		uint8_t pong[FRAME_PING_BYTES];
+		ping_encode(FRAME_PONG, cookie, pong);
+		if (data[0] == FRAME_PING)
+			send_bytes(fx, l->handle, pong, sizeof pong);
+	} else if (l->kind == NODE_LINK_DATA) {
+		stage_on_frame(n, l, data, len, fx);
+	} else {
+		on_control(n, l, data, len, fx);
+	}
+}
+
+// ---- time
+
+static bool is_idle(const struct node *n)
+{
+	return n->forward_id == 0 && n->queue.n == 0 && n->out.n == 0;
+}
+
+static void check_link(struct node *n, struct node_link *l, struct node_effects *fx)
+{
+	uint8_t ping[FRAME_PING_BYTES];
+	switch (liveness_step(&l->life, &n->config.liveness, n->now_ns)) {
+	case LIVENESS_FINE: break;
+	case LIVENESS_PING:
+		ping_encode(FRAME_PING, (uint64_t)n->now_ns, ping);
+		send_bytes(fx, l->handle, ping, sizeof ping);
+		break;
+	case LIVENESS_DEAD:
+		liveness_restart(&l->life, n->now_ns); // once: the LINK_DOWN follows
+		fx_close(fx, l->handle, false);
+		return;
+	}
+	bool is_old = n->now_ns - l->up_ns >= n->config.link_age_ns || l->epoch.v < n->member_epoch.v;
+	if (!l->refreshing && is_old && is_idle(n)) {
+		l->refreshing = true;
+		struct node_effect *f = node_fx(fx, NODE_FX_REFRESH);
+		f->u.connect.peer = l->peer;
+		f->u.connect.kind = l->kind;
+	}
+}
+
+static void on_tick(struct node *n, struct node_effects *fx)
+{
+	if (n->leaving && n->now_ns - n->leave_ns >= LEAVE_PATIENCE_NS)
+		fx_exit(fx, OK, "left (the coordinator did not answer in 30 s)");
+	if (n->config.local)
+		return;
+	bool was_late = n->now_ns - n->stepped_ns >= n->config.liveness.ping_after_ns + n->config.liveness.late_loop_ns;
+	for (size_t i = 0; i < NODE_LINKS_MAX; i++) {
+		struct node_link *l = &n->links[i];
+		if (l->handle == 0)
+			continue;
+		if (was_late)
+			liveness_restart(&l->life, n->now_ns);
+		check_link(n, l, fx);
+	}
+}
+
+int64_t node_deadline_ns(const struct node *n)
+{
+	int64_t deadline = n->leaving ? n->leave_ns + LEAVE_PATIENCE_NS : INT64_MAX;
+	for (size_t i = 0; !n->config.local && i < NODE_LINKS_MAX; i++) {
+		if (n->links[i].handle == 0)
+			continue;
+		int64_t d = liveness_deadline_ns(&n->links[i].life, &n->config.liveness);
+		if (d < deadline)
+			deadline = d;
+	}
+	return deadline;
+}
+
+// ---- the machine
+
+size_t node_size(void)
+{
+	return sizeof(struct node);
+}
+
+void node_init(struct node *n, const struct node_config *c)
+{
+	memset(n, 0, sizeof *n);
+	n->config = *c;
+	n->member_epoch = c->member_epoch;
+}
+
+static void on_start(struct node *n, struct node_effects *fx)
+{
+	static const enum node_link_kind kinds[] = {NODE_LINK_CONTROL, NODE_LINK_DATA};
+	for (size_t i = 0; !n->config.local && i < ARRAY_LEN(kinds); i++) {
+		struct node_effect *f = node_fx(fx, NODE_FX_CONNECT);
+		f->u.connect.peer = n->config.coordinator;
+		f->u.connect.kind = kinds[i];
+	}
+}
+
+static void on_leave(struct node *n, struct node_effects *fx)
+{
+	if (n->leaving)
+		return;
+	n->leaving = true;
+	n->leave_ns = n->now_ns;
+	struct msg m = {.type = MSG_LEAVING};
+	if (n->welcomed)
+		node_send_msg(n, fx, &m);
+	else
+		fx_exit(fx, OK, "stopped");
+}
+
+void node_step(struct node *n, const struct node_event *ev, struct node_effects *fx)
+{
+	fx->n = 0;
+	fx->n_bytes = 0;
+	n->now_ns = ev->now_ns;
+	switch (ev->type) {
+	case NODE_EV_START: on_start(n, fx); break;
+	case NODE_EV_LINK_UP: on_link_up(n, ev, fx); break;
+	case NODE_EV_LINK_DOWN: on_link_down(n, ev, fx); break;
+	case NODE_EV_MESSAGE: on_message(n, ev, fx); break;
+	case NODE_EV_LOADED: on_loaded(n, ev, fx); break;
+	case NODE_EV_FORWARD_DONE: stage_on_forward_done(n, ev, fx); break;
+	case NODE_EV_STORED:
+		if (ev->u.stored.err != OK)
+			node_log(fx, LOG_ERROR, "the member epoch could not be written to the state directory");
+		break;
+	case NODE_EV_LEAVE: on_leave(n, fx); break;
+	case NODE_EV_TICK: on_tick(n, fx); break;
+	}
+	if (n->has_next && n->forward_id == 0 && n->load_id == 0)
+		adopt_plan(n, &n->next, fx);
+	stage_pump(n, fx);
+	n->stepped_ns = n->now_ns;
+}
+
+bool node_find_psk(const struct node *n, const uint8_t public_key[KEY_BYTES], uint8_t psk[KEY_BYTES])
+{
+	const struct msg_peer *peers[] = {&n->plan.prev, &n->plan.next};
+	for (size_t i = 0; i < ARRAY_LEN(peers); i++) {
+		if (peers[i]->present && memcmp(peers[i]->public_key, public_key, KEY_BYTES) == 0) {
+			memcpy(psk, peers[i]->psk, KEY_BYTES);
+			return true;
+		}
+	}
+	return false;
+}
+
+void node_status_get(const struct node *n, struct node_status *out)
+{
+	*out = (struct node_status){
+		.connected = n->welcomed,
+		.epoch = n->plan.epoch,
+		.stage = n->plan.stage,
+		.n_stages = n->plan.n_stages,
+		.layer_begin = n->plan.layer_begin,
+		.layer_end = n->plan.layer_end,
+		.loaded = n->loaded,
+		.n_steps = n->n_steps,
+		.n_tokens = n->n_tokens,
+	};
+	for (int32_t i = 0; i < HOP_CREDITS_MAX; i++)
+		out->n_bufs_used += n->work[i].state != WORK_FREE;
+}
+
+void node_check(const struct node *n)
+{
+	int32_t queued = 0, running = 0, out = 0;
+	for (int32_t i = 0; i < HOP_CREDITS_MAX; i++) {
+		queued += n->work[i].state == WORK_QUEUED;
+		running += n->work[i].state == WORK_RUNNING;
+		out += n->work[i].state == WORK_OUT;
+	}
+	ASSERT(queued == n->queue.n);
+	ASSERT(out == n->out.n);
+	ASSERT(running == 0 || n->forward_id != 0);
+	ASSERT(n->n_held >= queued + out);
+	ASSERT(n->n_held <= queued + out + running);
+	ASSERT(n->plan.epoch.v == 0 || n->n_held <= n->plan.hop_credits);
+	ASSERT(n->credits_out >= 0);
+	ASSERT(n->plan.epoch.v == 0 || n->credits_out <= n->plan.hop_credits);
+	for (int32_t i = 0; i < n->queue.n; i++) {
+		const struct work *w = &n->work[n->queue.at[i]];
+		ASSERT(w->state == WORK_QUEUED);
+		ASSERT(n->slots[w->step.slot].session.v == w->step.session.v);
+	}
+}

@@ -1,0 +1,331 @@
+// A stage at work: steps in, the engine, steps out, credits. See node.h for the life of a step.
+#include "node/node_state.h"
+
+#include "base/assert.h"
+#include "base/log.h"
+
+#include <stdio.h>
+
+static void list_push(struct work_list *l, int32_t buf)
+{
+	ASSERT(l->n < HOP_CREDITS_MAX);
+	l->at[l->n++] = buf;
+}
+
+// list_remove takes out the entry at idx and keeps the order of the rest.
+static void list_remove(struct work_list *l, int32_t idx)
+{
+	memmove(&l->at[idx], &l->at[idx + 1], (size_t)(l->n - idx - 1) * sizeof l->at[0]);
+	l->n--;
+}
+
+static size_t row_bytes(const struct node *n)
+{
+	return wire_bytes(n->plan.wire, n->config.hidden_dim);
+}
+
+size_t stage_buf_bytes(const struct node *n)
+{
+	return row_bytes(n) * (size_t)n->plan.chunk_max;
+}
+
+static uint16_t prev_stage(const struct node *n)
+{
+	return n->plan.stage == 0 ? STAGE_HEAD : (uint16_t)(n->plan.stage - 1);
+}
+
+static uint16_t next_stage(const struct node *n)
+{
+	return n->plan.stage == n->plan.n_stages - 1 ? STAGE_HEAD : (uint16_t)(n->plan.stage + 1);
+}
+
+void stage_reset(struct node *n, struct node_effects *fx)
+{
+	(void)fx;
+	n->queue.n = 0;
+	n->out.n = 0;
+	for (int32_t i = 0; i < HOP_CREDITS_MAX; i++) {
+		n->work[i].dead = true;
+		if (n->work[i].state != WORK_RUNNING)
+			n->work[i].state = WORK_FREE;
+	}
+	memset(n->slots, 0, sizeof n->slots);
+	n->credits_out = n->plan.hop_credits;
+	n->n_held = 0;
+}
+
+// give_credit tells the previous hop that one of its steps has left us. Its way back does not matter: credits carry no order.
+static void give_credit(struct node *n, struct node_effects *fx)
+{
+	ASSERT(n->n_held > 0);
+	n->n_held--;
+	struct node_link *l = node_prev_direct(n);
+	if (l == NULL)
+		l = node_link_of(n, n->config.coordinator, NODE_LINK_DATA);
+	if (l == NULL)
+		return; // the plan is lost with the link
+	struct credit c = {.n = 1, .src_stage = (uint16_t)n->plan.stage, .dst_stage = prev_stage(n), .epoch = n->plan.epoch};
+	uint8_t frame[FRAME_CREDIT_BYTES];
+	credit_encode(&c, frame);
+	struct node_effect *f = node_fx(fx, NODE_FX_SEND);
+	f->u.send.link = l->handle;
+	f->u.send.head = node_fx_bytes(fx, frame, sizeof frame);
+	f->u.send.head_len = sizeof frame;
+	f->u.send.buf = -1;
+}
+
+static void drop_work(struct node *n, int32_t buf, struct node_effects *fx)
+{
+	n->work[buf].state = WORK_FREE;
+	give_credit(n, fx);
+}
+
+// drop_session forgets waiting steps of a slot; the one that runs is marked and dropped when it is done.
+static void drop_slot(struct node *n, uint32_t slot, struct node_effects *fx)
+{
+	struct work_list *lists[] = {&n->queue, &n->out};
+	for (size_t k = 0; k < ARRAY_LEN(lists); k++) {
+		for (int32_t i = 0; i < lists[k]->n;) {
+			int32_t buf = lists[k]->at[i];
+			if (n->work[buf].step.slot != slot) {
+				i++;
+				continue;
+			}
+			list_remove(lists[k], i);
+			drop_work(n, buf, fx);
+		}
+	}
+	for (int32_t i = 0; i < n->plan.hop_credits; i++)
+		if (n->work[i].state == WORK_RUNNING && n->work[i].step.slot == slot)
+			n->work[i].dead = true;
+	n->slots[slot] = (struct node_slot){0};
+}
+
+void stage_on_cancel(struct node *n, struct session_id session, struct node_effects *fx)
+{
+	for (int32_t i = 0; i < n->plan.n_slots; i++)
+		if (n->slots[i].session.v == session.v)
+			drop_slot(n, (uint32_t)i, fx);
+	stage_pump(n, fx);
+}
+
+static void report_failure(struct node *n, struct session_id session, enum step_failure code, const char *text, struct node_effects *fx)
+{
+	struct msg m = {.type = MSG_STEP_FAILED};
+	m.u.step_failed.epoch = n->plan.epoch;
+	m.u.step_failed.session = session;
+	m.u.step_failed.code = code;
+	text_copy(m.u.step_failed.error, sizeof m.u.step_failed.error, text);
+	node_send_msg(n, fx, &m);
+}
+
+// bad_peer closes a link whose peer broke the protocol: nothing it sends can be trusted to be complete.
+static void bad_peer(struct node *n, struct node_link *l, const char *what, struct node_effects *fx)
+{
+	(void)n;
+	node_log(fx, LOG_WARNING, "a peer broke the protocol (%s): closing its link", what);
+	struct node_effect *f = node_fx(fx, NODE_FX_CLOSE);
+	f->u.close.link = l->handle;
+	f->u.close.orderly = false;
+}
+
+static const char *step_fault(const struct node *n, const struct step *s)
+{
+	if (!n->loaded)
+		return "a step before the plan was ready";
+	if (s->dst_stage != n->plan.stage || s->src_stage != prev_stage(n))
+		return "a step for another stage";
+	if (s->wire != n->plan.wire || s->n_tokens > (uint32_t)n->plan.chunk_max)
+		return "a step of another wire type or size than the plan's";
+	if (s->payload_len != s->n_tokens * row_bytes(n))
+		return "a hidden state of the wrong size";
+	if (s->slot >= (uint32_t)n->plan.n_slots || s->pos + s->n_tokens > (uint32_t)n->plan.ctx_len)
+		return "a slot or position outside the plan";
+	if (((s->flags & STEP_FIRST) != 0) != (s->seq == 0) || (s->seq == 0 && s->pos != 0))
+		return "a first step that is not the first";
+	if (n->n_held >= n->plan.hop_credits)
+		return "more steps than credits";
+	return NULL;
+}
+
+static int32_t free_buf(const struct node *n)
+{
+	for (int32_t i = 0; i < n->plan.hop_credits; i++)
+		if (n->work[i].state == WORK_FREE)
+			return i;
+	return -1;
+}
+
+static void on_step(struct node *n, struct node_link *l, const uint8_t *data, size_t len, struct node_effects *fx)
+{
+	struct step s;
+	if (step_decode(data, len, &s) != OK) {
+		bad_peer(n, l, "a malformed step", fx);
+		return;
+	}
+	if (s.epoch.v != n->plan.epoch.v)
+		return; // of an old plan, or of one not here yet: its sender will be told
+	const char *fault = step_fault(n, &s);
+	if (fault != NULL) {
+		bad_peer(n, l, fault, fx);
+		return;
+	}
+	n->n_held++;
+	struct node_slot *slot = &n->slots[s.slot];
+	if (s.flags & STEP_FIRST) {
+		if (slot->session.v != 0)
+			drop_slot(n, s.slot, fx);
+		*slot = (struct node_slot){.session = s.session, .direct = node_next_direct(n) != NULL};
+	}
+	if (slot->session.v != s.session.v) { // cancelled, or its slot serves another already
+		give_credit(n, fx);
+		return;
+	}
+	if (s.seq != slot->next_seq || s.pos != slot->next_pos) {
+		char text[REASON_CAP];
+		snprintf(text, sizeof text, "step %u at position %u arrived, wanted step %u at %u", s.seq, s.pos, slot->next_seq, slot->next_pos);
+		report_failure(n, s.session, STEP_OTHER, text, fx);
+		give_credit(n, fx);
+		return;
+	}
+	slot->next_seq++;
+	slot->next_pos += s.n_tokens;
+
+	int32_t buf = free_buf(n);
+	ASSERT(buf >= 0); // n_held < hop_credits
+	n->work[buf] = (struct work){.state = WORK_QUEUED, .step = s, .direct = slot->direct};
+	list_push(&n->queue, buf);
+	struct node_effect *f = node_fx(fx, NODE_FX_TAKE);
+	f->u.take.buf = buf;
+	f->u.take.msg_off = FRAME_STEP_BYTES;
+	f->u.take.len = s.payload_len;
+	stage_pump(n, fx);
+}
+
+static void on_credit(struct node *n, struct node_link *l, const uint8_t *data, size_t len, struct node_effects *fx)
+{
+	struct credit c;
+	if (credit_decode(data, len, &c) != OK) {
+		bad_peer(n, l, "a malformed credit", fx);
+		return;
+	}
+	if (c.epoch.v != n->plan.epoch.v)
+		return;
+	if (c.dst_stage != n->plan.stage || c.src_stage != next_stage(n) || c.n > n->plan.hop_credits - n->credits_out) {
+		bad_peer(n, l, "a credit that was not owed", fx);
+		return;
+	}
+	n->credits_out += c.n;
+	stage_pump(n, fx);
+}
+
+void stage_on_frame(struct node *n, struct node_link *l, const uint8_t *data, size_t len, struct node_effects *fx)
+{
+	switch (len > 0 ? data[0] : 0) {
+	case FRAME_STEP: on_step(n, l, data, len, fx); return;
+	case FRAME_CREDIT: on_credit(n, l, data, len, fx); return;
+	default: bad_peer(n, l, "an unknown frame on a data link", fx); return;
+	}
+}
+
+// start_forward gives the engine everything that waits, in order, one step per slot: a batch reads the weights once.
+static void start_forward(struct node *n, struct node_effects *fx)
+{
+	bool taken[SESSIONS_MAX] = {false};
+	int32_t n_tokens = 0;
+	n->n_items = 0;
+	for (int32_t i = 0; i < n->queue.n && n->n_items < NODE_ITEMS_MAX;) {
+		int32_t buf = n->queue.at[i];
+		const struct step *s = &n->work[buf].step;
+		if (taken[s->slot]) {
+			i++;
+			continue;
+		}
+		if (n->n_items > 0 && n_tokens + (int32_t)s->n_tokens > n->plan.chunk_max)
+			break;
+		taken[s->slot] = true;
+		n_tokens += (int32_t)s->n_tokens;
+		n->work[buf].state = WORK_RUNNING;
+		n->items[n->n_items++] = (struct node_forward_item){
+			.buf = buf, .slot = (int32_t)s->slot, .pos = (int32_t)s->pos, .n_tokens = (int32_t)s->n_tokens};
+		list_remove(&n->queue, i);
+	}
+	n->forward_id = ++n->next_id;
+	n->n_tokens += (uint64_t)n_tokens;
+	struct node_effect *f = node_fx(fx, NODE_FX_FORWARD);
+	f->u.forward.id = n->forward_id;
+	f->u.forward.n_items = n->n_items;
+	f->u.forward.items = n->items;
+}
+
+void stage_on_forward_done(struct node *n, const struct node_event *ev, struct node_effects *fx)
+{
+	if (ev->u.forward_done.id != n->forward_id)
+		return;
+	n->forward_id = 0;
+	for (int32_t i = 0; i < n->n_items; i++) {
+		int32_t buf = n->items[i].buf;
+		struct work *w = &n->work[buf];
+		n->n_steps++;
+		if (w->dead) {
+			// Of an old plan nothing is owed any more; a cancelled step of this one still is.
+			w->state = WORK_FREE;
+			if (w->step.epoch.v == n->plan.epoch.v && n->n_held > 0)
+				give_credit(n, fx);
+			continue;
+		}
+		enum err e = ev->u.forward_done.errs[i];
+		if (e != OK) {
+			report_failure(n, w->step.session, e == ERR_NON_FINITE ? STEP_NON_FINITE : STEP_OTHER, ev->u.forward_done.text, fx);
+			drop_work(n, buf, fx);
+			continue;
+		}
+		w->state = WORK_OUT;
+		list_push(&n->out, buf);
+	}
+}
+
+static void send_step(struct node *n, int32_t buf, struct node_link *l, struct node_effects *fx)
+{
+	struct step s = n->work[buf].step;
+	size_t row = row_bytes(n), off = 0, len = row * s.n_tokens;
+	s.src_stage = (uint16_t)n->plan.stage;
+	s.dst_stage = next_stage(n);
+	if (s.dst_stage == STAGE_HEAD && s.reply != REPLY_ALL) {
+		off = s.reply == REPLY_LAST ? row * (s.n_tokens - 1) : 0;
+		len = s.reply == REPLY_LAST ? row : 0;
+	}
+	s.payload_len = (uint32_t)len;
+	uint8_t head[FRAME_STEP_BYTES];
+	step_encode(&s, head);
+	struct node_effect *f = node_fx(fx, NODE_FX_SEND);
+	f->u.send.link = l->handle;
+	f->u.send.head = node_fx_bytes(fx, head, sizeof head);
+	f->u.send.head_len = sizeof head;
+	f->u.send.buf = len > 0 ? buf : -1;
+	f->u.send.off = off;
+	f->u.send.len = len;
+}
+
+static void pump_out(struct node *n, struct node_effects *fx)
+{
+	while (n->out.n > 0 && n->credits_out > 0) {
+		int32_t buf = n->out.at[0];
+		struct node_link *l = n->work[buf].direct ? node_next_direct(n) : node_link_of(n, n->config.coordinator, NODE_LINK_DATA);
+		list_remove(&n->out, 0);
+		if (l != NULL) { // else a link was lost: the coordinator ends the session and makes a new plan
+			n->credits_out--;
+			send_step(n, buf, l, fx);
+		}
+		drop_work(n, buf, fx);
+	}
+}
+
+void stage_pump(struct node *n, struct node_effects *fx)
+{
+	if (n->plan.epoch.v == 0 || !n->loaded)
+		return;
+	pump_out(n, fx);
+	if (n->forward_id == 0 && !n->has_next && n->queue.n > 0)
+		start_forward(n, fx);
+}
