@@ -76,6 +76,9 @@ MODEL := build/models/SmolLM2-135M-Instruct.Q4_1.gguf
 
 .PHONY: all demo check test fuzz bench oracle tidy format clean distclean help setup model venv unit-binaries fuzz-binaries
 .DELETE_ON_ERROR:
+.SECONDARY: $(PROTO_C)
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
 all: $(BIN)
 
 help:

@@ -1,0 +1,360 @@
+#!/usr/bin/env python3
+"""Builds and runs Hearth's tests, and counts them.
+
+    python3 tools/run_tests.py SUITE... [--only TEXT] [--fuzz-seconds N]
+    python3 tools/run_tests.py all          what `make check` runs
+
+A cmocka program counts each of its tests (TAP), and one failure more when it crashes, times out, or exits non-zero although
+all its lines say ok. pytest counts each test (JUnit XML). A command (a build, a fuzz target, tidy) is one test. Output is
+shown for failures only; the reasons of skips always. The last line is `N passed, N failed, N skipped`; exit 1 when anything
+failed or nothing ran.
+
+Needs nothing but Python's own library: it runs before anything is installed by pip.
+"""
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MODEL = "build/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+JOBS = 2
+QEMU = ["qemu-aarch64-static", "-cpu", "max"]
+OUTPUT_SHOWN = 200  # last lines of what failed
+
+# Tests of code that several threads share: what includes one of these runs under ThreadSanitizer as well.
+THREAD_HEADERS = re.compile(
+    r'#include\s+[<"](pthread\.h|threads\.h|stdatomic\.h|kernels/pool\.h|engine/worker\.h|net/loop\.h|[a-z/]*_runtime\.h)[>"]')
+
+
+@dataclasses.dataclass
+class Result:
+    name: str
+    passed: int = 0
+    failed: int = 0
+    skips: list = dataclasses.field(default_factory=list)  # "test: reason"
+    output: str = ""
+    seconds: float = 0.0
+
+
+@dataclasses.dataclass
+class Ran:
+    code: int  # negative: the signal that ended it
+    output: str
+    timed_out: bool
+    seconds: float
+
+    def why(self):
+        if self.timed_out:
+            return "timed out after %.0f s and was killed" % self.seconds
+        if self.code < 0:
+            try:
+                return "killed by %s" % signal.Signals(-self.code).name
+            except ValueError:
+                return "killed by signal %d" % -self.code
+        return "exit code %d" % self.code
+
+
+def run(argv, timeout, env=None):
+    """Runs a command in a process group of its own, which is killed when it takes too long or leaves children behind."""
+    start = time.monotonic()
+    with tempfile.TemporaryFile() as out:
+        try:
+            p = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                                 env={**os.environ, **(env or {})}, start_new_session=True)
+        except OSError as e:
+            return Ran(127, "%s: %s\n" % (argv[0], e.strerror), False, 0.0)
+        timed_out = False
+        try:
+            p.wait(timeout)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            try:
+                os.killpg(p.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            p.wait()
+        out.seek(0)
+        text = out.read().decode("utf-8", "replace")
+    return Ran(p.returncode, text, timed_out, time.monotonic() - start)
+
+
+def parse_tap(text):
+    """Returns (names that passed, names that failed, [(name, reason)] skipped, whether the plan was met)."""
+    passed, failed, skipped = [], [], []
+    planned, said = None, ""
+    for line in text.splitlines():
+        m = re.match(r"1\.\.(\d+)", line)
+        if m:
+            planned = (planned or 0) + int(m.group(1))
+            continue
+        m = re.match(r"(not )?ok (\d+)(?: # SKIP (.*)| - (.*))?$", line)
+        if not m:
+            if re.match(r"\s*#?\s*skip", line, re.I):
+                said = re.sub(r"^\s*#?\s*skip(ped)?:?\s*", "", line, flags=re.I)
+            continue
+        if m.group(3) is not None:
+            skipped.append((m.group(3), said or "the test gave no reason"))
+        elif m.group(1):
+            failed.append(m.group(4) or m.group(2))
+        else:
+            passed.append(m.group(4) or m.group(2))
+        said = ""
+    met = planned is not None and planned == len(passed) + len(failed) + len(skipped)
+    return passed, failed, skipped, met
+
+
+def cmocka(binary, label="", prefix=(), env=None, timeout=300):
+    """One cmocka program."""
+    name = "%s%s" % (binary, label)
+    ran = run([*prefix, str(binary)], timeout, {"CMOCKA_MESSAGE_OUTPUT": "TAP", **(env or {})})
+    passed, failed, skipped, met = parse_tap(ran.output)
+    r = Result(name, len(passed), len(failed), ["%s %s: %s" % (name, n, why) for n, why in skipped], seconds=ran.seconds)
+    if ran.timed_out or ran.code < 0 or (ran.code != 0 and not failed):
+        r.failed += 1
+        r.output = "%s: %s\n" % (name, ran.why())
+    elif not met:
+        r.failed += 1
+        r.output = "%s: did not run all the tests it announced\n" % name
+    if r.failed:
+        r.output = ran.output + r.output
+    return r
+
+
+def command(name, argv, timeout=600, env=None):
+    """One command as one test; it fails by its exit code."""
+    ran = run(argv, timeout, env)
+    r = Result(name, seconds=ran.seconds)
+    if ran.code == 0 and not ran.timed_out:
+        r.passed = 1
+    else:
+        r.failed = 1
+        r.output = "%s%s: %s\n" % (ran.output, " ".join(map(str, argv)), ran.why())
+    return r
+
+
+def skip(name, reason):
+    return Result(name, skips=["%s: %s" % (name, reason)])
+
+
+def pytest(paths, timeout=1200):
+    python = ROOT / "build/venv/bin/python"
+    setup = run(["sh", "tools/venv.sh", "tools/requirements.txt"], 300)
+    if setup.code != 0:
+        return Result("pytest", failed=1, output=setup.output, seconds=setup.seconds)
+    xml_path = ROOT / "build/pytest.xml"
+    xml_path.unlink(missing_ok=True)
+    ran = run([str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--junitxml=%s" % xml_path, *paths], timeout)
+    r = Result("pytest", seconds=ran.seconds)
+    if xml_path.exists():
+        for case in xml.etree.ElementTree.parse(xml_path).getroot().iter("testcase"):
+            kinds = {child.tag: child for child in case}
+            if "failure" in kinds or "error" in kinds:
+                r.failed += 1
+            elif "skipped" in kinds:
+                r.skips.append("%s %s: %s" % (case.get("classname"), case.get("name"), kinds["skipped"].get("message")))
+            else:
+                r.passed += 1
+    if ran.timed_out or (ran.code not in (0, 5) and r.failed == 0):
+        r.failed += 1
+    if r.failed:
+        r.output = "%spytest: %s\n" % (ran.output, ran.why())
+    return r
+
+
+class Runner:
+    def __init__(self, args):
+        self.args = args
+        self.results = []
+
+    def report(self, r):
+        self.results.append(r)
+        word = "FAIL" if r.failed else "skip" if not r.passed else "ok"
+        counts = "%d passed" % r.passed + (", %d failed" % r.failed if r.failed else "") + (
+            ", %d skipped" % len(r.skips) if r.skips else "")
+        print("%-4s %-58s %-28s %6.1f s" % (word, r.name, counts, r.seconds), flush=True)
+        if r.failed:
+            lines = r.output.splitlines()
+            if len(lines) > OUTPUT_SHOWN:
+                print("     ... %d lines left out" % (len(lines) - OUTPUT_SHOWN))
+            print("\n".join("     " + line for line in lines[-OUTPUT_SHOWN:]), flush=True)
+        return r
+
+    def each(self, jobs):
+        """Runs the callables, JOBS at once; reports each as it ends."""
+        with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+            for f in concurrent.futures.as_completed([pool.submit(j) for j in jobs]):
+                self.report(f.result())
+
+    def head(self, text):
+        print("\n== %s" % text, flush=True)
+
+    def make(self, name, *words, timeout=1800):
+        return self.report(command(name, ["make", "--no-print-directory", "-j%d" % JOBS, *words], timeout)).failed == 0
+
+    # Suites, in the order of `all`.
+
+    def sources(self, keep=lambda path: True):
+        found = [p.relative_to(ROOT) for p in sorted((ROOT / "tests").glob("*/test_*.c"))]
+        return [p for p in found if keep(p) and (not self.args.only or self.args.only in str(p))]
+
+    def run_units(self, label, config, keep=lambda path: True, make=(), prefix=(), env=None, timeout=300):
+        """Builds the tests that `keep` wants in one configuration, and runs them."""
+        base = pathlib.Path("build") / config
+        binaries = [base / p.with_suffix("") for p in self.sources(keep)]
+        if not binaries:
+            self.report(skip(label, "no test is of this kind"))
+            return
+        if self.make("build %s" % label, *make, *map(str, binaries)):
+            self.each([lambda b=b: cmocka(b, "", prefix, env, timeout) for b in binaries])
+
+    def suite_build(self):
+        self.head("build")
+        if self.make("build", "all"):
+            # A second make must find nothing to do: else dependencies are wrong.
+            self.report(command("a second make does nothing", ["make", "--no-print-directory", "-q", "all"]))
+
+    def suite_tidy(self):
+        self.head("tidy")
+        self.report(command("tidy", [sys.executable, "tools/tidy.py"]))
+
+    def suite_units(self):
+        self.head("unit tests")
+        self.run_units("unit tests", "")
+
+    def suite_clang(self):
+        self.head("clang")
+        if self.make("build all (clang)", "CC=clang", "all"):
+            # The arithmetic must give the same bits whoever compiles it.
+            self.run_units("kernels (clang)", "clang", lambda p: p.parts[1] == "kernels", ["CC=clang"])
+
+    def suite_asan(self):
+        self.head("unit tests under AddressSanitizer and UndefinedBehaviorSanitizer")
+        env = {"ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1",
+               "UBSAN_OPTIONS": "print_stacktrace=1"}
+        self.run_units("ASan, UBSan", "address-undefined", make=["SAN=address,undefined"], env=env, timeout=600)
+
+    def suite_tsan(self):
+        self.head("tests with threads under ThreadSanitizer")
+        # Some kernels place mappings where ThreadSanitizer wants its shadow; without address randomisation they do not.
+        prefix = ["setarch", platform.machine(), "-R"]
+        if shutil.which("setarch") is None or run([*prefix, "true"], 10).code != 0:
+            prefix = []
+        env = {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1:suppressions=%s" % (ROOT / "tools/tsan.supp")}
+        self.run_units("TSan", "thread", lambda p: THREAD_HEADERS.search((ROOT / p).read_text()), ["SAN=thread"], prefix, env, 600)
+
+    def suite_fuzz(self):
+        seconds = self.args.fuzz_seconds
+        self.head("fuzz targets, %s each" % ("%d s" % seconds if seconds else "corpus and 5,000 runs"))
+        names = [p.stem for p in sorted((ROOT / "tests/fuzz").glob("fuzz_*.c")) if not self.args.only or self.args.only in p.stem]
+        if not names:
+            self.report(skip("fuzz", "no fuzz target"))
+        elif self.make("build fuzz targets", "FUZZ=1", "fuzz-binaries"):
+            self.each([lambda n=n: self.fuzz(n, seconds) for n in names])
+
+    def fuzz(self, name, seconds):
+        """One target: first every file of its corpus, then new inputs. In make check the seed and the count are fixed."""
+        target = name[len("fuzz_"):]
+        corpus = ROOT / "tests/fuzz/corpus" / target
+        crashes = ROOT / "build/fuzz/crashes"
+        crashes.mkdir(parents=True, exist_ok=True)
+        grown = ROOT / "build/fuzz/corpus" / target
+        grown.mkdir(parents=True, exist_ok=True)
+        limits = ["-max_total_time=%d" % seconds] if seconds else ["-seed=1", "-runs=5000", "-max_total_time=10"]
+        dirs = [str(d) for d in ([grown] if seconds else []) + ([corpus] if corpus.is_dir() else [])]
+        with tempfile.TemporaryDirectory() as scratch:
+            # libFuzzer writes what it finds into its first folder: never into the committed corpus.
+            argv = ["build/fuzz/bin/%s" % name, *limits, "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1",
+                    "-artifact_prefix=%s/%s-" % (crashes, target), *(dirs if seconds else [scratch, *dirs])]
+            env = {"UBSAN_OPTIONS": "print_stacktrace=1"}
+            return command("%s (%d files)" % (name, len(list(corpus.glob("*"))) if corpus.is_dir() else 0), argv,
+                           (seconds or 10) * 3 + 60, env)
+
+    def suite_cross(self):
+        self.head("aarch64, emulated")
+        if platform.machine() == "aarch64":
+            self.report(skip("aarch64", "this machine is one: the plain build is the test"))
+            return
+        for tool in ("aarch64-linux-gnu-gcc", QEMU[0]):
+            if shutil.which(tool) is None:
+                self.report(Result("aarch64", failed=1, output="%s not found: make setup\n" % tool))
+                return
+        if not self.make("build all (aarch64)", "CROSS=aarch64", "all"):
+            return
+        self.run_units("kernels (aarch64)", "aarch64", lambda p: p.parts[1] in ("base", "kernels"), ["CROSS=aarch64"], QEMU,
+                       timeout=600)
+        self.report(self.same_hash())
+
+    def same_hash(self):
+        """A short answer of the demo model: the same ids and logits_hash on both architectures, and the pinned ones."""
+        name = "logits_hash of a short run equals x86-64's"
+        if not (ROOT / MODEL).exists():
+            return skip(name, "%s is not there: make model" % MODEL)
+        golden = json.loads((ROOT / "tests/golden/cross_hash.json").read_text())
+        ran = run([*QEMU, "build/aarch64/bin/hearth", "run", MODEL, *golden["args"], "--json"], 600)
+        r = Result(name, seconds=ran.seconds)
+        try:
+            got = json.loads(ran.output)
+            wrong = {k: (got.get(k), golden[k]) for k in ("output_ids", "logits_hash") if got.get(k) != golden[k]}
+        except ValueError:
+            wrong = {"output": ran.output}
+        if ran.code != 0 or wrong:
+            r.failed = 1
+            r.output = "%s\n%s\n(got, wanted): %s\n" % (ran.output, ran.why(), wrong)
+        else:
+            r.passed = 1
+        return r
+
+    def suite_integration(self):
+        self.head("integration tests")
+        only = ["-k", self.args.only] if self.args.only else []
+        self.report(pytest(["tests", *only]))
+
+    def close(self):
+        passed = sum(r.passed for r in self.results)
+        failed = sum(r.failed for r in self.results)
+        skips = [s for r in self.results for s in r.skips]
+        print()
+        for s in skips:
+            print("skipped: %s" % s)
+        for r in self.results:
+            if r.failed:
+                print("failed: %s" % r.name)
+        print("%d passed, %d failed, %d skipped" % (passed, failed, len(skips)), flush=True)
+        return 1 if failed or not passed else 0
+
+
+SUITES = [n[len("suite_"):] for n in vars(Runner) if n.startswith("suite_")]
+
+
+def main():
+    p = argparse.ArgumentParser(description="Builds and runs Hearth's tests, and counts them.")
+    p.add_argument("suites", nargs="+", choices=[*SUITES, "all"], metavar="SUITE", help=", ".join([*SUITES, "all"]))
+    p.add_argument("--only", help="only tests whose path or name contains this")
+    p.add_argument("--fuzz-seconds", type=int, default=0, help="fuzz each target for this long (default: a fixed number of runs)")
+    args = p.parse_args()
+    os.chdir(ROOT)
+    runner = Runner(args)
+    start = time.monotonic()
+    for name in SUITES if "all" in args.suites else args.suites:
+        if name in ("integration", "cross") and not (ROOT / MODEL).exists() and os.environ.get("HEARTH_NO_MODEL") is None:
+            runner.report(command("fetch the demo model", ["sh", "tools/model.sh"], 900))
+        getattr(runner, "suite_" + name)()
+    print("\n%.0f s" % (time.monotonic() - start))
+    return runner.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
