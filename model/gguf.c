@@ -263,11 +263,12 @@ static enum err tensor_size(const struct parse *p, uint64_t start, struct gguf_t
 		return errmsg_fail(p->em, ERR_FORMAT, "byte %" PRIu64 ": tensor \"%s\" has rows of %" PRIu64 " elements, %s wants a multiple of %" PRIu32,
 			start, shown(t->name).text, t->dims[0], info->name, info->block_len);
 	bool ok = dtype_row_bytes(t->type, t->dims[0], &bytes);
+	size_t n_elems = (size_t)t->dims[0];
 	for (int i = 1; i < 4; i++)
-		ok = ok && t->dims[i] <= SIZE_MAX && mul_size(bytes, (size_t)t->dims[i], &bytes);
+		ok = ok && mul_size(bytes, (size_t)t->dims[i], &bytes) && mul_size(n_elems, (size_t)t->dims[i], &n_elems);
 	if (!ok)
 		return errmsg_fail(p->em, ERR_FORMAT, "byte %" PRIu64 ": tensor \"%s\" of %" PRIu64 " x %" PRIu64 " x %" PRIu64 " x %" PRIu64
-			" %s has more bytes than 64 bits count", start, shown(t->name).text, t->dims[0], t->dims[1], t->dims[2], t->dims[3],
+			" %s has more elements or bytes than 64 bits count", start, shown(t->name).text, t->dims[0], t->dims[1], t->dims[2], t->dims[3],
 			info->name);
 	t->bytes = bytes;
 	return OK;

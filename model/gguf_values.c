@@ -67,10 +67,11 @@ enum err gguf_get_u64(const struct gguf *g, const char *key, uint64_t *out, stru
 	*out = 0;
 	const struct gguf_kv *kv;
 	enum err e = find_single(g, key, "an integer", &kv, em);
-	if (e == OK && !gguf_elem_u64(kv, 0, out))
-		e = errmsg_fail(em, ERR_FORMAT, "key %s has type %s or is negative, wanted an integer of 0 or more", key,
-			gguf_type_name(kv->type));
-	return e;
+	if (e != OK || gguf_elem_u64(kv, 0, out))
+		return e;
+	bool is_signed = kv->type == GGUF_I8 || kv->type == GGUF_I16 || kv->type == GGUF_I32 || kv->type == GGUF_I64;
+	return errmsg_fail(em, ERR_FORMAT, "key %s has type %s%s, wanted an integer of 0 or more", key, gguf_type_name(kv->type),
+		is_signed ? " and is negative" : "");
 }
 
 enum err gguf_get_f64(const struct gguf *g, const char *key, double *out, struct errmsg *em)
