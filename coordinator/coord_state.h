@@ -1,0 +1,192 @@
+// What the files of the coordinator core share. Private to coordinator/*.c.
+#ifndef HEARTH_COORDINATOR_COORD_STATE_H
+#define HEARTH_COORDINATOR_COORD_STATE_H
+
+#include "coordinator/coordinator.h"
+
+#define MEMBERS_MAX (NODES_MAX + 1) // and the local node, always members[0] when there is one
+#define STORES_MAX 32               // writes under way
+#define PAIRS_MAX STAGES_MAX        // neighbours of one ring
+
+enum member_state { MEMBER_ABSENT, MEMBER_CONNECTED, MEMBER_READY, MEMBER_REFUSED };
+
+struct member {
+	bool used;
+	bool is_local;
+	struct member_record record;
+	enum member_state state;
+	bool has_data; // its data link is up
+	bool pending;     // its binding is not on disk yet
+	bool load_failed; // since its last Hello
+	bool leaving;
+	bool bye_sent;
+	char detail[REASON_CAP];
+	char remote[ADDR_CAP];
+	struct msg_hello hello;
+	int32_t stage; // in the plan; -1: none
+	bool loaded;   // for the plan
+	bool next_direct;
+	uint64_t n_relayed;
+};
+
+struct coord_link {
+	uint32_t handle; // 0: free
+	enum coord_link_kind kind;
+	int32_t member;  // index; JOIN links too
+	struct liveness life;
+	uint8_t token_id[TOKEN_ID_BYTES]; // JOIN
+};
+
+// A pairwise psk of two neighbours, kept while both stay members, so that a new plan breaks no link.
+struct pair {
+	struct node_id a, b;
+	uint8_t psk[KEY_BYTES];
+	bool used;
+};
+
+enum plan_state {
+	PLAN_NONE,    // waiting_for says what is missing
+	PLAN_KEYS,    // drawing pairwise psks
+	PLAN_LOADING, // sent, not every stage is ready
+	PLAN_READY,
+};
+
+enum session_state { SESSION_FREE, SESSION_WAITING, SESSION_ACTIVE };
+
+struct session {
+	enum session_state state;
+	struct session_id id;
+	uint64_t req;
+	int64_t since_ns;
+	uint64_t order; // who waits longer goes first
+	int32_t *tokens; // (ctx_len): prompt, then what was generated
+	int32_t n_prompt, n_tokens, n_max; // n_max: prompt + n_predict, at most ctx_len
+	struct sampling sampling;
+	bool hash_logits, ignore_stop;
+	int32_t slot;      // when active
+	int32_t n_embedded; // tokens that have gone to the embedding
+	bool embedding;     // the worker reads `tokens`: the entry is not reused, even when the session has ended
+	int32_t ready_buf;  // embedded, waits for a credit; -1: none
+	int32_t ready_n;    // tokens in it
+	uint32_t seq_sent, seq_back; // steps
+	int32_t pos_back;            // positions that have come back
+	bool hash_started;
+};
+
+// A reply of the ring that waits for SAMPLE.
+struct reply {
+	struct session_id session;
+	int32_t buf;
+	int32_t n_rows;
+	bool draw;
+};
+
+enum store_for { STORE_FOR_NOBODY, STORE_FOR_INVITE, STORE_FOR_JOIN, STORE_FOR_ACK, STORE_FOR_REVOKE };
+
+struct store_wait {
+	uint32_t id; // 0: free
+	enum store_for what;
+	uint64_t ticket;           // INVITE, REVOKE
+	uint32_t link;             // JOIN, ACK
+	struct node_id node;       // REVOKE
+	uint8_t token_id[TOKEN_ID_BYTES]; // INVITE, JOIN, ACK
+};
+
+struct coordinator {
+	struct coordinator_config config;
+	int64_t now_ns, stepped_ns;
+	int64_t wall_s;
+	struct member_epoch member_epoch;
+	struct member members[MEMBERS_MAX];
+	struct invite_record invites[INVITES_MAX];
+	bool invite_used[INVITES_MAX];
+	bool invite_on_disk[INVITES_MAX];
+	struct coord_link links[COORD_LINKS_MAX];
+	struct store_wait stores[STORES_MAX];
+	struct pair pairs[PAIRS_MAX];
+
+	struct plan plan;
+	enum plan_state plan_state;
+	bool plan_dirty; // membership changed since the plan was made
+	uint64_t last_epoch;
+	char waiting_for[REASON_CAP];
+	bool random_asked;
+
+	struct session sessions[SESSIONS_MAX];
+	int32_t slot_owner[SESSIONS_MAX]; // session index; -1: free
+	uint64_t last_session, last_order;
+	int32_t n_bufs;
+	bool buf_used[2 * HOP_CREDITS_MAX + SESSIONS_MAX];
+	int32_t credits_out; // steps stage 0 still takes
+	int32_t n_held;      // steps from the last stage not credited back
+
+	uint32_t forward_id; // 0: no embedding under way
+	int32_t n_embed;
+	struct coord_embed_item embed[COORD_ITEMS_MAX];
+	int32_t embed_session[COORD_ITEMS_MAX]; // index
+
+	struct reply replies[HOP_CREDITS_MAX]; // in the order they came
+	int32_t n_replies;
+	uint32_t sample_id; // 0: no sampling under way
+	struct plan_epoch sample_epoch;
+	int32_t n_sample;
+	struct coord_sample_item sample[COORD_ITEMS_MAX];
+	struct session_id sample_session[COORD_ITEMS_MAX];
+
+	uint32_t next_id;
+	uint64_t n_requests, n_tokens;
+};
+
+// coordinator.c
+struct coord_effect *coord_fx(struct coord_effects *fx, enum coord_effect_type type);
+const uint8_t *coord_fx_bytes(struct coord_effects *fx, const void *data, size_t len);
+const char *coord_fx_text(struct coord_effects *fx, const char *text);
+void coord_log(struct coord_effects *fx, int level, const char *fmt, ...) PRINTF_LIKE(3, 4);
+void coord_answer(struct coord_effects *fx, uint64_t ticket, enum err err, const char *fmt, ...) PRINTF_LIKE(4, 5);
+void coord_close(struct coord_effects *fx, uint32_t link, bool orderly);
+struct coord_link *coord_link_find(struct coordinator *c, uint32_t handle);
+struct coord_link *coord_link_of(struct coordinator *c, int32_t member, enum coord_link_kind kind);
+void coord_send_msg(struct coordinator *c, int32_t member, const struct msg *m, struct coord_effects *fx);
+void coord_send_bytes(struct coord_effects *fx, uint32_t link, const uint8_t *data, size_t len);
+// coord_lose_member: a link of a member in the ring is gone. Ends what needed it and marks the plan dirty.
+void coord_lose_member(struct coordinator *c, int32_t member, const char *reason, struct coord_effects *fx);
+
+// members.c
+int32_t member_find(const struct coordinator *c, struct node_id id);
+bool member_is_eligible(const struct member *m);
+void members_restore(struct coordinator *c, const struct coord_event *ev);
+void members_on_join(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
+void members_on_join_failed(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
+void members_on_join_link(struct coordinator *c, struct coord_link *l, struct coord_effects *fx);
+void members_on_join_message(struct coordinator *c, struct coord_link *l, const struct msg *m, struct coord_effects *fx);
+void members_on_invite(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
+void members_on_revoke(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
+void members_on_stored(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
+void members_on_hello(struct coordinator *c, int32_t member, const struct msg_hello *h, struct coord_effects *fx);
+void members_expire(struct coordinator *c, struct coord_effects *fx);
+
+// planning.c
+void planning_pump(struct coordinator *c, struct coord_effects *fx);
+void planning_on_random(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
+void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch epoch, const char *error, struct coord_effects *fx);
+void planning_drop(struct coordinator *c);
+void planning_forget_pairs(struct coordinator *c, struct node_id id);
+
+// sessions.c
+void sessions_init(struct coordinator *c, int32_t *token_memory);
+void sessions_on_submit(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
+void sessions_on_cancel(struct coordinator *c, uint64_t req, struct coord_effects *fx);
+void sessions_on_forward_done(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
+void sessions_on_sampled(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
+void sessions_on_frame(struct coordinator *c, struct coord_link *l, const uint8_t *data, size_t len, struct coord_effects *fx);
+void sessions_on_step_failed(struct coordinator *c, int32_t member, const struct msg *m, struct coord_effects *fx);
+// sessions_end_active ends every session that has a slot.
+void sessions_end_active(struct coordinator *c, enum err err, const char *text, struct coord_effects *fx);
+// sessions_reset forgets what was on its way: a new plan begins with full credits and no replies.
+void sessions_reset(struct coordinator *c);
+void sessions_expire(struct coordinator *c, struct coord_effects *fx);
+void sessions_pump(struct coordinator *c, struct coord_effects *fx);
+int32_t sessions_count(const struct coordinator *c, enum session_state state);
+int64_t sessions_deadline_ns(const struct coordinator *c);
+
+#endif

@@ -1,0 +1,462 @@
+#include "coordinator/coord_state.h"
+
+#include "base/assert.h"
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+// ---- effects
+
+struct coord_effect *coord_fx(struct coord_effects *fx, enum coord_effect_type type)
+{
+	ASSERT(fx->n < COORD_EFFECTS_MAX);
+	struct coord_effect *f = &fx->at[fx->n++];
+	memset(f, 0, sizeof *f);
+	f->type = type;
+	return f;
+}
+
+const uint8_t *coord_fx_bytes(struct coord_effects *fx, const void *data, size_t len)
+{
+	ASSERT(len <= COORD_EFFECT_BYTES - fx->n_bytes);
+	uint8_t *p = fx->bytes + fx->n_bytes;
+	memcpy(p, data, len);
+	fx->n_bytes += len;
+	return p;
+}
+
+const char *coord_fx_text(struct coord_effects *fx, const char *text)
+{
+	return (const char *)coord_fx_bytes(fx, text, strlen(text) + 1);
+}
+
+void coord_log(struct coord_effects *fx, int level, const char *fmt, ...)
+{
+	char text[2 * REASON_CAP + NAME_CAP];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	struct coord_effect *f = coord_fx(fx, COORD_FX_LOG);
+	f->u.log.level = level;
+	f->u.log.text = coord_fx_text(fx, text);
+}
+
+void coord_answer(struct coord_effects *fx, uint64_t ticket, enum err err, const char *fmt, ...)
+{
+	char text[REASON_CAP + NAME_CAP];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	struct coord_effect *f = coord_fx(fx, COORD_FX_ANSWER);
+	f->u.answer.ticket = ticket;
+	f->u.answer.err = err;
+	f->u.answer.text = coord_fx_text(fx, text);
+}
+
+void coord_close(struct coord_effects *fx, uint32_t link, bool orderly)
+{
+	struct coord_effect *f = coord_fx(fx, COORD_FX_CLOSE);
+	f->u.close.link = link;
+	f->u.close.orderly = orderly;
+}
+
+void coord_send_bytes(struct coord_effects *fx, uint32_t link, const uint8_t *data, size_t len)
+{
+	struct coord_effect *f = coord_fx(fx, COORD_FX_SEND);
+	f->u.send.link = link;
+	f->u.send.head = coord_fx_bytes(fx, data, len);
+	f->u.send.head_len = len;
+	f->u.send.buf = -1;
+}
+
+void coord_send_msg(struct coordinator *c, int32_t member, const struct msg *m, struct coord_effects *fx)
+{
+	struct coord_link *l = member >= 0 ? coord_link_of(c, member, COORD_LINK_CONTROL) : NULL;
+	if (l == NULL)
+		return; // its LINK_DOWN has said or will say what that means
+	uint8_t frame[MSG_ENCODED_MAX];
+	size_t len = msg_encode(m, frame);
+	coord_send_bytes(fx, l->handle, frame, len);
+}
+
+// ---- links
+
+struct coord_link *coord_link_find(struct coordinator *c, uint32_t handle)
+{
+	for (int32_t i = 0; i < COORD_LINKS_MAX; i++)
+		if (handle != 0 && c->links[i].handle == handle)
+			return &c->links[i];
+	return NULL;
+}
+
+struct coord_link *coord_link_of(struct coordinator *c, int32_t member, enum coord_link_kind kind)
+{
+	for (int32_t i = 0; i < COORD_LINKS_MAX; i++)
+		if (c->links[i].handle != 0 && c->links[i].member == member && c->links[i].kind == kind)
+			return &c->links[i];
+	return NULL;
+}
+
+void coord_lose_member(struct coordinator *c, int32_t member, const char *reason, struct coord_effects *fx)
+{
+	struct member *m = &c->members[member];
+	if (m->stage < 0 || c->plan_state == PLAN_NONE)
+		return;
+	char text[2 * REASON_CAP];
+	snprintf(text, sizeof text, "node %s, which this answer needs, was lost: %s", m->hello.name, reason);
+	coord_log(fx, LOG_WARNING, "node %s is lost (%s)", m->hello.name, reason);
+	sessions_end_active(c, ERR_NODE_LOST, text, fx);
+	planning_drop(c);
+}
+
+static void forget_link(struct coordinator *c, struct coord_link *l, const char *reason, struct coord_effects *fx)
+{
+	struct coord_link gone = *l;
+	l->handle = 0;
+	if (gone.kind == COORD_LINK_JOIN)
+		return;
+	struct member *m = &c->members[gone.member];
+	if (gone.kind == COORD_LINK_DATA) {
+		m->has_data = false;
+	} else {
+		m->state = m->state == MEMBER_REFUSED ? MEMBER_REFUSED : MEMBER_ABSENT;
+		if (m->state == MEMBER_ABSENT)
+			text_copy(m->detail, sizeof m->detail, m->leaving ? "left" : reason);
+		m->leaving = false;
+	}
+	coord_lose_member(c, gone.member, reason, fx);
+	c->plan_dirty = true;
+}
+
+static void on_link_up(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
+{
+	int32_t member = member_find(c, ev->u.link_up.peer);
+	enum coord_link_kind kind = ev->u.link_up.kind;
+	struct coord_link *l = NULL, *old = member >= 0 ? coord_link_of(c, member, kind) : NULL;
+	for (int32_t i = 0; l == NULL && i < COORD_LINKS_MAX; i++)
+		if (c->links[i].handle == 0)
+			l = &c->links[i];
+	if (l == NULL || member < 0 || c->members[member].pending) { // revoked since its handshake
+		coord_close(fx, ev->u.link_up.link, false);
+		return;
+	}
+	*l = (struct coord_link){.handle = ev->u.link_up.link, .kind = kind, .member = member};
+	liveness_init(&l->life, c->now_ns);
+	struct member *m = &c->members[member];
+	if (old != NULL) {
+		// A successor made in good order comes when nothing is on its way; any other may have lost frames with the old link.
+		if (kind == COORD_LINK_DATA && sessions_count(c, SESSION_ACTIVE) > 0)
+			coord_lose_member(c, member, "its data link was made anew", fx);
+		coord_close(fx, old->handle, true);
+		old->handle = 0;
+	}
+	switch (kind) {
+	case COORD_LINK_JOIN: members_on_join_link(c, l, fx); break;
+	case COORD_LINK_DATA:
+		c->plan_dirty = c->plan_dirty || !m->has_data;
+		m->has_data = true;
+		break;
+	case COORD_LINK_CONTROL:
+		text_copy(m->remote, sizeof m->remote, ev->u.link_up.remote);
+		if (m->state != MEMBER_READY)
+			m->state = MEMBER_CONNECTED;
+		break;
+	}
+}
+
+static void on_link_down(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
+{
+	struct coord_link *l = coord_link_find(c, ev->u.link_down.link);
+	if (l != NULL)
+		forget_link(c, l, ev->u.link_down.reason, fx);
+}
+
+// ---- messages
+
+static void on_peer_link(struct coordinator *c, int32_t member, const struct msg *m, struct coord_effects *fx)
+{
+	struct member *mb = &c->members[member];
+	if (m->u.peer_link.epoch.v != c->plan.epoch.v || mb->stage < 0)
+		return;
+	mb->next_direct = m->u.peer_link.direct;
+	if (!m->u.peer_link.broken)
+		return;
+	// What was on that link is gone; which answers it carried only its two ends know. A new plan forgets it everywhere.
+	if (sessions_count(c, SESSION_ACTIVE) > 0)
+		coord_lose_member(c, member, "its link to the next node broke", fx);
+}
+
+static void on_control(struct coordinator *c, struct coord_link *l, const uint8_t *data, size_t len, struct coord_effects *fx)
+{
+	struct msg m;
+	struct errmsg em;
+	int32_t member = l->member;
+	if (msg_decode(data, len, &m, &em) != OK) {
+		coord_log(fx, LOG_WARNING, "node %s sent what cannot be read (%s): closing its link", c->members[member].hello.name, em.text);
+		coord_close(fx, l->handle, false);
+		return;
+	}
+	if (l->kind == COORD_LINK_JOIN) {
+		members_on_join_message(c, l, &m, fx);
+		return;
+	}
+	switch (m.type) {
+	case MSG_HELLO: members_on_hello(c, member, &m.u.hello, fx); return;
+	case MSG_LOADED: planning_on_loaded(c, member, m.u.loaded.epoch, m.u.loaded.error, fx); return;
+	case MSG_STEP_FAILED: sessions_on_step_failed(c, member, &m, fx); return;
+	case MSG_PEER_LINK: on_peer_link(c, member, &m, fx); return;
+	case MSG_LEAVING:
+		c->members[member].leaving = true;
+		c->plan_dirty = true;
+		coord_log(fx, LOG_INFO, "node %s wants to leave", c->members[member].hello.name);
+		return;
+	default:
+		coord_log(fx, LOG_WARNING, "node %s sent %s, which a coordinator does not take: closing its link", c->members[member].hello.name,
+			msg_name(m.type));
+		coord_close(fx, l->handle, false);
+		return;
+	}
+}
+
+static void on_message(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
+{
+	const uint8_t *data = ev->u.message.data;
+	size_t len = ev->u.message.len;
+	struct coord_link *l = coord_link_find(c, ev->u.message.link);
+	if (l == NULL)
+		return;
+	liveness_heard(&l->life, c->now_ns);
+	uint64_t cookie;
+	if (ping_decode(data, len, &cookie) == OK) {
+		uint8_t pong[FRAME_PING_BYTES];
+		ping_encode(FRAME_PONG, cookie, pong);
+		if (data[0] == FRAME_PING)
+			coord_send_bytes(fx, l->handle, pong, sizeof pong);
+	} else if (l->kind == COORD_LINK_DATA) {
+		sessions_on_frame(c, l, data, len, fx);
+	} else {
+		on_control(c, l, data, len, fx);
+	}
+}
+
+// ---- time
+
+static void check_link(struct coordinator *c, struct coord_link *l, struct coord_effects *fx)
+{
+	uint8_t ping[FRAME_PING_BYTES];
+	char text[REASON_CAP];
+	switch (liveness_step(&l->life, &c->config.liveness, c->now_ns)) {
+	case LIVENESS_FINE: return;
+	case LIVENESS_PING:
+		ping_encode(FRAME_PING, (uint64_t)c->now_ns, ping);
+		coord_send_bytes(fx, l->handle, ping, sizeof ping);
+		return;
+	case LIVENESS_DEAD:
+		snprintf(text, sizeof text, "silent for %lld ms", (long long)(c->config.liveness.dead_after_ns / 1000000));
+		coord_close(fx, l->handle, false);
+		forget_link(c, l, text, fx);
+		return;
+	}
+}
+
+static void on_tick(struct coordinator *c, struct coord_effects *fx)
+{
+	bool was_late = c->now_ns - c->stepped_ns >= c->config.liveness.ping_after_ns + c->config.liveness.late_loop_ns;
+	for (int32_t i = 0; i < COORD_LINKS_MAX; i++) {
+		struct coord_link *l = &c->links[i];
+		if (l->handle == 0 || c->members[l->member].is_local)
+			continue;
+		if (was_late)
+			liveness_restart(&l->life, c->now_ns);
+		check_link(c, l, fx);
+	}
+	members_expire(c, fx);
+	sessions_expire(c, fx);
+}
+
+int64_t coordinator_deadline_ns(const struct coordinator *c)
+{
+	int64_t deadline = sessions_deadline_ns(c);
+	for (int32_t i = 0; i < COORD_LINKS_MAX; i++) {
+		const struct coord_link *l = &c->links[i];
+		if (l->handle == 0 || c->members[l->member].is_local)
+			continue;
+		int64_t d = liveness_deadline_ns(&l->life, &c->config.liveness);
+		if (d < deadline)
+			deadline = d;
+	}
+	return deadline;
+}
+
+// ---- the machine
+
+size_t coordinator_size(void)
+{
+	return sizeof(struct coordinator);
+}
+
+void coordinator_init(struct coordinator *c, const struct coordinator_config *config, int32_t *token_memory)
+{
+	memset(c, 0, sizeof *c);
+	ASSERT(config->n_slots >= 1 && config->n_slots <= SESSIONS_MAX);
+	ASSERT(config->hop_credits >= 1 && config->hop_credits <= HOP_CREDITS_MAX);
+	ASSERT(config->chunk_max >= 1 && config->chunk_max <= CHUNK_TOKENS_MAX);
+	ASSERT(coordinator_buf_bytes(config) + FRAME_STEP_BYTES <= DATA_RECORD_MAX);
+	c->config = *config;
+	for (int32_t i = 0; i < MEMBERS_MAX; i++)
+		c->members[i].stage = -1;
+	if (config->has_local_node) {
+		struct member *m = &c->members[0];
+		m->used = m->is_local = true;
+		m->record.id = config->self;
+		text_copy(m->record.name, sizeof m->record.name, config->local_name);
+		text_copy(m->hello.name, sizeof m->hello.name, config->local_name);
+	}
+	sessions_init(c, token_memory);
+}
+
+static void on_restored(struct coordinator *c, const struct coord_event *ev)
+{
+	members_restore(c, ev);
+	// Plans of this run are above those of every run before it, without a write per plan: a node never takes a new one for old.
+	c->last_epoch = (uint64_t)ev->wall_s << 20;
+	c->plan_dirty = true;
+}
+
+void coordinator_step(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
+{
+	fx->n = 0;
+	fx->n_bytes = 0;
+	c->now_ns = ev->now_ns;
+	c->wall_s = ev->wall_s;
+	switch (ev->type) {
+	case COORD_EV_RESTORED: on_restored(c, ev); break;
+	case COORD_EV_LINK_UP: on_link_up(c, ev, fx); break;
+	case COORD_EV_LINK_DOWN: on_link_down(c, ev, fx); break;
+	case COORD_EV_MESSAGE: on_message(c, ev, fx); break;
+	case COORD_EV_JOIN: members_on_join(c, ev, fx); break;
+	case COORD_EV_JOIN_FAILED: members_on_join_failed(c, ev, fx); break;
+	case COORD_EV_SUBMIT: sessions_on_submit(c, ev, fx); break;
+	case COORD_EV_CANCEL: sessions_on_cancel(c, ev->u.cancel.req, fx); break;
+	case COORD_EV_INVITE:
+		members_expire(c, fx);
+		members_on_invite(c, ev, fx);
+		break;
+	case COORD_EV_REVOKE: members_on_revoke(c, ev, fx); break;
+	case COORD_EV_FORWARD_DONE: sessions_on_forward_done(c, ev, fx); break;
+	case COORD_EV_SAMPLED: sessions_on_sampled(c, ev, fx); break;
+	case COORD_EV_STORED: members_on_stored(c, ev, fx); break;
+	case COORD_EV_RANDOM: planning_on_random(c, ev, fx); break;
+	case COORD_EV_TICK: on_tick(c, fx); break;
+	}
+	planning_pump(c, fx);
+	sessions_pump(c, fx);
+	c->stepped_ns = c->now_ns;
+}
+
+bool coordinator_find_psk(const struct coordinator *c, const uint8_t public_key[KEY_BYTES], uint8_t psk[KEY_BYTES])
+{
+	for (int32_t i = 0; i < MEMBERS_MAX; i++) {
+		const struct member *m = &c->members[i];
+		if (m->used && !m->is_local && !m->pending && memcmp(m->record.public_key, public_key, KEY_BYTES) == 0) {
+			memcpy(psk, m->record.psk, KEY_BYTES);
+			return true;
+		}
+	}
+	return false;
+}
+
+struct member_epoch coordinator_member_epoch(const struct coordinator *c)
+{
+	return c->member_epoch;
+}
+
+// ---- status and invariants
+
+static const char *state_words(const struct member *m)
+{
+	if (m->leaving)
+		return "leaving";
+	switch (m->state) {
+	case MEMBER_ABSENT: return "absent";
+	case MEMBER_CONNECTED: return "connected";
+	case MEMBER_REFUSED: return "refused";
+	case MEMBER_READY: return m->load_failed ? "cannot load" : m->has_data ? "ready" : "connected";
+	}
+	return "";
+}
+
+static void member_status(const struct coordinator *c, const struct member *m, struct coord_member_status *out)
+{
+	*out = (struct coord_member_status){.id = m->record.id, .is_local = m->is_local, .stage = m->stage, .n_relayed = m->n_relayed};
+	text_copy(out->name, sizeof out->name, m->hello.name);
+	text_copy(out->state, sizeof out->state, state_words(m));
+	text_copy(out->detail, sizeof out->detail, m->detail);
+	text_copy(out->remote, sizeof out->remote, m->remote);
+	text_copy(out->simd, sizeof out->simd, m->hello.simd);
+	out->n_threads = m->hello.n_threads;
+	if (m->stage < 0)
+		return;
+	out->layer_begin = c->plan.stages[m->stage].layer_begin;
+	out->layer_end = c->plan.stages[m->stage].layer_end;
+	bool is_last = m->stage == c->plan.n_stages - 1;
+	bool is_local_hop = m->is_local || (!is_last && c->members[0].is_local && node_id_is(c->plan.stages[m->stage + 1].node, c->config.self));
+	text_copy(out->next_link, sizeof out->next_link, is_last ? "head" : m->next_direct || is_local_hop ? "direct" : "relay");
+}
+
+void coordinator_status(const struct coordinator *c, struct coord_status *out)
+{
+	memset(out, 0, sizeof *out);
+	out->plan_epoch = c->plan.epoch;
+	out->member_epoch = c->member_epoch;
+	out->ready = c->plan_state == PLAN_READY;
+	text_copy(out->waiting_for, sizeof out->waiting_for, c->waiting_for);
+	for (int32_t i = 0; i < MEMBERS_MAX; i++)
+		if (c->members[i].used && !c->members[i].pending)
+			member_status(c, &c->members[i], &out->members[out->n_members++]);
+	out->n_active = sessions_count(c, SESSION_ACTIVE);
+	out->n_waiting = sessions_count(c, SESSION_WAITING);
+	for (int32_t i = 0; i < INVITES_MAX; i++)
+		out->n_invites += c->invite_used[i];
+	for (int32_t i = 0; i < c->n_bufs; i++)
+		out->n_bufs_used += c->buf_used[i];
+	out->n_requests = c->n_requests;
+	out->n_tokens = c->n_tokens;
+}
+
+static int32_t count_bufs(const struct coordinator *c)
+{
+	int32_t n = c->n_replies + (c->sample_id != 0 ? c->n_sample : 0) + (c->forward_id != 0 ? c->n_embed : 0);
+	for (int32_t i = 0; i < SESSIONS_MAX; i++)
+		n += c->sessions[i].state == SESSION_ACTIVE && c->sessions[i].ready_buf >= 0;
+	return n;
+}
+
+void coordinator_check(const struct coordinator *c)
+{
+	int32_t used = 0;
+	for (int32_t i = 0; i < c->n_bufs; i++)
+		used += c->buf_used[i];
+	ASSERT(used == count_bufs(c));
+	ASSERT(c->credits_out >= 0 && c->credits_out <= c->config.hop_credits);
+	ASSERT(c->n_held >= 0 && c->n_held <= c->config.hop_credits);
+	for (int32_t slot = 0; slot < c->config.n_slots; slot++) {
+		if (c->slot_owner[slot] < 0)
+			continue;
+		const struct session *s = &c->sessions[c->slot_owner[slot]];
+		ASSERT(s->state == SESSION_ACTIVE);
+		ASSERT(s->slot == slot);
+	}
+	for (int32_t i = 0; i < SESSIONS_MAX; i++) {
+		const struct session *s = &c->sessions[i];
+		if (s->state != SESSION_ACTIVE)
+			continue;
+		ASSERT(c->plan_state == PLAN_READY);
+		ASSERT(c->slot_owner[s->slot] == i);
+		ASSERT(s->seq_back <= s->seq_sent);
+		ASSERT(s->pos_back <= s->n_embedded && s->n_embedded <= s->n_tokens && s->n_tokens <= s->n_max);
+	}
+}

@@ -1,0 +1,423 @@
+// Members: invites, joins, hellos, revocations. What matters after a crash is on disk before anybody is told.
+#include "coordinator/coord_state.h"
+
+#include "base/assert.h"
+#include "base/log.h"
+
+#include <stdio.h>
+
+#define INVITE_FAILURES_MAX 5
+
+int32_t member_find(const struct coordinator *c, struct node_id id)
+{
+	for (int32_t i = 0; i < MEMBERS_MAX; i++)
+		if (c->members[i].used && node_id_is(c->members[i].record.id, id))
+			return i;
+	return -1;
+}
+
+bool member_is_eligible(const struct member *m)
+{
+	return m->used && !m->pending && m->state == MEMBER_READY && m->has_data && !m->leaving && !m->load_failed;
+}
+
+static void set_member(struct member *m, const struct member_record *r)
+{
+	*m = (struct member){.used = true, .record = *r, .stage = -1};
+	text_copy(m->hello.name, sizeof m->hello.name, r->name);
+}
+
+void members_restore(struct coordinator *c, const struct coord_event *ev)
+{
+	c->member_epoch = ev->u.restored.member_epoch;
+	for (int32_t i = 0; i < ev->u.restored.n_members && i < NODES_MAX; i++)
+		set_member(&c->members[1 + i], &ev->u.restored.members[i]);
+	for (int32_t i = 0; i < ev->u.restored.n_invites && i < INVITES_MAX; i++) {
+		c->invites[i] = ev->u.restored.invites[i];
+		c->invite_used[i] = true;
+		c->invite_on_disk[i] = true;
+	}
+}
+
+// ---- the store
+
+static struct store_wait *store(struct coordinator *c, enum coord_store_op op, enum store_for what, struct coord_effects *fx, struct coord_effect **f)
+{
+	struct store_wait *w = NULL;
+	for (int32_t i = 0; w == NULL && i < STORES_MAX; i++)
+		if (c->stores[i].id == 0)
+			w = &c->stores[i];
+	if (w == NULL)
+		return NULL; // a disk that does not keep up: the caller refuses
+	*w = (struct store_wait){.id = ++c->next_id, .what = what};
+	*f = coord_fx(fx, COORD_FX_STORE);
+	(*f)->u.store.id = w->id;
+	(*f)->u.store.op = op;
+	return w;
+}
+
+// ---- invites
+
+static int32_t find_invite(const struct coordinator *c, const uint8_t token_id[TOKEN_ID_BYTES])
+{
+	for (int32_t i = 0; i < INVITES_MAX; i++)
+		if (c->invite_used[i] && memcmp(c->invites[i].token_id, token_id, TOKEN_ID_BYTES) == 0)
+			return i;
+	return -1;
+}
+
+// forget_invite takes it out of memory at once and off the disk when it can.
+static void forget_invite(struct coordinator *c, int32_t i, struct coord_effects *fx)
+{
+	struct coord_effect *f;
+	if (store(c, STORE_INVITE_DELETE, STORE_FOR_NOBODY, fx, &f) != NULL)
+		memcpy(f->u.store.invite.token_id, c->invites[i].token_id, TOKEN_ID_BYTES);
+	c->invite_used[i] = false;
+	memset(&c->invites[i], 0, sizeof c->invites[i]);
+}
+
+void members_expire(struct coordinator *c, struct coord_effects *fx)
+{
+	for (int32_t i = 0; i < INVITES_MAX; i++)
+		if (c->invite_used[i] && c->wall_s > c->invites[i].expires_s)
+			forget_invite(c, i, fx);
+}
+
+bool coordinator_find_token(const struct coordinator *c, const uint8_t token_id[TOKEN_ID_BYTES], int64_t wall_s, uint8_t secret[KEY_BYTES])
+{
+	int32_t i = find_invite(c, token_id);
+	if (i < 0 || !c->invite_on_disk[i] || wall_s > c->invites[i].expires_s)
+		return false;
+	memcpy(secret, c->invites[i].secret, KEY_BYTES);
+	return true;
+}
+
+void members_on_invite(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
+{
+	uint64_t ticket = ev->u.invite.ticket;
+	int32_t i = 0;
+	while (i < INVITES_MAX && c->invite_used[i])
+		i++;
+	if (i == INVITES_MAX) {
+		coord_answer(fx, ticket, ERR_LIMIT, "%d invites are outstanding already: use one, or wait until the oldest expires (ten minutes)", INVITES_MAX);
+		return;
+	}
+	struct coord_effect *f;
+	struct store_wait *w = store(c, STORE_INVITE, STORE_FOR_INVITE, fx, &f);
+	if (w == NULL) {
+		coord_answer(fx, ticket, ERR_BUSY, "the state directory does not keep up: try again");
+		return;
+	}
+	struct invite_record *r = &c->invites[i];
+	*r = (struct invite_record){.expires_s = c->wall_s + ev->u.invite.ttl_s};
+	memcpy(r->token_id, ev->u.invite.token_id, TOKEN_ID_BYTES);
+	memcpy(r->secret, ev->u.invite.secret, KEY_BYTES);
+	c->invite_used[i] = true;
+	c->invite_on_disk[i] = false;
+	w->ticket = ticket;
+	memcpy(w->token_id, r->token_id, TOKEN_ID_BYTES);
+	f->u.store.invite = *r;
+}
+
+static void on_invite_stored(struct coordinator *c, const struct store_wait *w, enum err err, struct coord_effects *fx)
+{
+	int32_t i = find_invite(c, w->token_id);
+	if (i >= 0 && err == OK)
+		c->invite_on_disk[i] = true;
+	if (i >= 0 && err != OK) {
+		c->invite_used[i] = false;
+		memset(&c->invites[i], 0, sizeof c->invites[i]);
+	}
+	coord_answer(fx, w->ticket, err, "%s", err == OK ? "" : "the invite could not be written to the state directory");
+}
+
+// ---- joining
+
+static void refuse(uint32_t link, struct coord_effects *fx)
+{
+	coord_fx(fx, COORD_FX_REFUSE)->u.close.link = link;
+}
+
+void members_on_join_failed(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
+{
+	int32_t i = find_invite(c, ev->u.join_failed.token_id);
+	if (i < 0)
+		return;
+	c->invites[i].n_failures++;
+	if (c->invites[i].n_failures >= INVITE_FAILURES_MAX) {
+		coord_log(fx, LOG_WARNING, "an invite is void: %d machines failed to prove that they have it", INVITE_FAILURES_MAX);
+		forget_invite(c, i, fx);
+		return;
+	}
+	struct coord_effect *f;
+	if (store(c, STORE_INVITE, STORE_FOR_NOBODY, fx, &f) != NULL)
+		f->u.store.invite = c->invites[i];
+}
+
+static int32_t new_member(struct coordinator *c, const struct coord_event *ev)
+{
+	for (int32_t i = 1; i < MEMBERS_MAX; i++) {
+		if (c->members[i].used)
+			continue;
+		struct member_record r = {.id = ev->u.join.id};
+		memcpy(r.public_key, ev->u.join.public_key, KEY_BYTES);
+		memcpy(r.psk, ev->u.join.random, KEY_BYTES);
+		snprintf(r.name, sizeof r.name, "node-%02x%02x%02x%02x", r.id.b[0], r.id.b[1], r.id.b[2], r.id.b[3]);
+		set_member(&c->members[i], &r);
+		c->members[i].pending = true;
+		return i;
+	}
+	return -1;
+}
+
+void members_on_join(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
+{
+	uint32_t link = ev->u.join.link;
+	int32_t inv = find_invite(c, ev->u.join.token_id);
+	if (inv < 0 || !c->invite_on_disk[inv] || c->wall_s > c->invites[inv].expires_s || node_id_is(ev->u.join.id, c->config.self)) {
+		refuse(link, fx);
+		return;
+	}
+	struct invite_record *r = &c->invites[inv];
+	if (r->bound && !node_id_is(r->bound_to, ev->u.join.id)) {
+		coord_log(fx, LOG_WARNING, "an invite that serves one machine already was tried by another: refused");
+		refuse(link, fx);
+		return;
+	}
+	int32_t m = member_find(c, ev->u.join.id);
+	if (m >= 0 && r->bound && !c->members[m].pending) { // it asks again: the same grant
+		coord_fx(fx, COORD_FX_ACCEPT)->u.close.link = link;
+		return;
+	}
+	if (m < 0)
+		m = new_member(c, ev);
+	struct coord_effect *f;
+	struct store_wait *w = m >= 0 ? store(c, STORE_BIND, STORE_FOR_JOIN, fx, &f) : NULL;
+	if (w == NULL) {
+		if (m < 0)
+			coord_log(fx, LOG_ERROR, "a machine wants to join, but the cluster has its %d members", NODES_MAX);
+		else if (c->members[m].pending)
+			c->members[m].used = false;
+		refuse(link, fx);
+		return;
+	}
+	r->bound = true;
+	r->bound_to = ev->u.join.id;
+	w->link = link;
+	w->node = ev->u.join.id;
+	memcpy(w->token_id, r->token_id, TOKEN_ID_BYTES);
+	f->u.store.member = c->members[m].record;
+	f->u.store.invite = *r;
+}
+
+static void on_join_stored(struct coordinator *c, const struct store_wait *w, enum err err, struct coord_effects *fx)
+{
+	int32_t m = member_find(c, w->node), inv = find_invite(c, w->token_id);
+	if (err == OK && m >= 0) {
+		c->members[m].pending = false;
+		coord_fx(fx, COORD_FX_ACCEPT)->u.close.link = w->link;
+		return;
+	}
+	if (m >= 0 && c->members[m].pending)
+		memset(&c->members[m], 0, sizeof c->members[m]);
+	if (inv >= 0)
+		c->invites[inv].bound = false;
+	coord_log(fx, LOG_ERROR, "a machine wanted to join, but its membership could not be written to the state directory");
+	refuse(w->link, fx);
+}
+
+void members_on_join_link(struct coordinator *c, struct coord_link *l, struct coord_effects *fx)
+{
+	const struct member *mb = &c->members[l->member];
+	struct msg m = {.type = MSG_JOIN_GRANT};
+	struct msg_join_grant *g = &m.u.join_grant;
+	memcpy(g->cluster_id, c->config.cluster_id, CLUSTER_ID_BYTES);
+	memcpy(g->psk, mb->record.psk, KEY_BYTES);
+	text_copy(g->name, sizeof g->name, mb->record.name);
+	g->member_epoch = c->member_epoch;
+	g->addresses = c->config.addresses;
+	uint8_t frame[MSG_ENCODED_MAX];
+	size_t len = msg_encode(&m, frame);
+	coord_send_bytes(fx, l->handle, frame, len);
+}
+
+// bound_invite returns the invite that serves a member.
+static int32_t bound_invite(const struct coordinator *c, struct node_id id)
+{
+	for (int32_t i = 0; i < INVITES_MAX; i++)
+		if (c->invite_used[i] && c->invites[i].bound && node_id_is(c->invites[i].bound_to, id))
+			return i;
+	return -1;
+}
+
+void members_on_join_message(struct coordinator *c, struct coord_link *l, const struct msg *m, struct coord_effects *fx)
+{
+	int32_t inv = bound_invite(c, c->members[l->member].record.id);
+	struct coord_effect *f;
+	if (m->type != MSG_JOIN_ACK) {
+		coord_close(fx, l->handle, false);
+		return;
+	}
+	coord_log(fx, LOG_INFO, "%s joined the cluster", c->members[l->member].record.name);
+	struct store_wait *w = inv >= 0 ? store(c, STORE_INVITE_DELETE, STORE_FOR_ACK, fx, &f) : NULL;
+	if (w == NULL) {
+		coord_close(fx, l->handle, true);
+		return;
+	}
+	w->link = l->handle;
+	memcpy(w->token_id, c->invites[inv].token_id, TOKEN_ID_BYTES);
+	memcpy(f->u.store.invite.token_id, w->token_id, TOKEN_ID_BYTES);
+}
+
+static void on_ack_stored(struct coordinator *c, const struct store_wait *w, enum err err, struct coord_effects *fx)
+{
+	int32_t inv = find_invite(c, w->token_id);
+	if (err == OK && inv >= 0) {
+		c->invite_used[inv] = false;
+		memset(&c->invites[inv], 0, sizeof c->invites[inv]);
+	}
+	coord_close(fx, w->link, true);
+}
+
+// ---- hello
+
+void members_on_hello(struct coordinator *c, int32_t member, const struct msg_hello *h, struct coord_effects *fx)
+{
+	struct member *m = &c->members[member];
+	bool keeps_plan = c->plan_state == PLAN_READY && m->stage >= 0 && h->epoch.v == c->plan.epoch.v;
+	if (m->stage >= 0 && !keeps_plan)
+		coord_lose_member(c, member, "it has forgotten its part", fx);
+	m->hello = *h;
+	m->leaving = false;
+	m->bye_sent = false;
+	m->load_failed = false;
+	m->detail[0] = '\0';
+	if (memcmp(h->model_hash, c->config.model_hash, HASH_BYTES) != 0) {
+		struct msg out = {.type = MSG_REFUSED};
+		text_copy(out.u.refused.reason, REASON_CAP,
+			"its model file is not the coordinator's (the hashes differ): copy the coordinator's file to this machine");
+		text_copy(m->detail, sizeof m->detail, "its model file is not the coordinator's");
+		m->state = MEMBER_REFUSED;
+		coord_send_msg(c, member, &out, fx);
+		coord_log(fx, LOG_ERROR, "node %s is refused: its model file is not the coordinator's", h->name);
+		return;
+	}
+	m->state = MEMBER_READY;
+	struct msg out = {.type = MSG_WELCOME};
+	text_copy(out.u.welcome.name, NAME_CAP, h->name);
+	out.u.welcome.member_epoch = c->member_epoch;
+	coord_send_msg(c, member, &out, fx);
+	if (!keeps_plan) {
+		c->plan_dirty = true;
+		coord_log(fx, LOG_INFO, "node %s is here (%s, %u threads)", h->name, h->simd, h->n_threads);
+	}
+}
+
+// ---- revoking
+
+static bool id_has_prefix(struct node_id id, const char *hex)
+{
+	static const char digits[] = "0123456789abcdef";
+	size_t len = strlen(hex);
+	if (len < 8 || len > 2 * NODE_ID_BYTES)
+		return false;
+	for (size_t i = 0; i < len; i++) {
+		uint8_t nibble = i % 2 == 0 ? id.b[i / 2] >> 4 : id.b[i / 2] & 15;
+		if (hex[i] != digits[nibble])
+			return false;
+	}
+	return true;
+}
+
+static int32_t find_named(const struct coordinator *c, const char *who, int32_t *n_found)
+{
+	int32_t found = -1;
+	*n_found = 0;
+	for (int32_t i = 0; i < MEMBERS_MAX; i++) {
+		const struct member *m = &c->members[i];
+		if (!m->used || m->is_local || m->pending)
+			continue;
+		if (strcmp(m->hello.name, who) == 0 || strcmp(m->record.name, who) == 0 || id_has_prefix(m->record.id, who)) {
+			found = i;
+			++*n_found;
+		}
+	}
+	return found;
+}
+
+void members_on_revoke(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
+{
+	uint64_t ticket = ev->u.revoke.ticket;
+	int32_t n_found, i = find_named(c, ev->u.revoke.who, &n_found);
+	if (n_found != 1) {
+		coord_answer(fx, ticket, ERR_NOT_FOUND, n_found == 0 ? "no member is called %s (see hearth status)" :
+			"several members are called %s: use the id that hearth status shows", ev->u.revoke.who);
+		return;
+	}
+	struct coord_effect *f;
+	struct store_wait *w = store(c, STORE_REVOKE, STORE_FOR_REVOKE, fx, &f);
+	if (w == NULL) {
+		coord_answer(fx, ticket, ERR_BUSY, "the state directory does not keep up: try again");
+		return;
+	}
+	w->ticket = ticket;
+	w->node = c->members[i].record.id;
+	f->u.store.member = c->members[i].record;
+	f->u.store.member_epoch.v = c->member_epoch.v + 1;
+}
+
+static void on_revoke_stored(struct coordinator *c, const struct store_wait *w, enum err err, struct coord_effects *fx)
+{
+	int32_t i = member_find(c, w->node);
+	if (err != OK) {
+		coord_answer(fx, w->ticket, err, "the revocation could not be written to the state directory: the node is still a member");
+		return;
+	}
+	c->member_epoch.v++;
+	if (i < 0) {
+		coord_answer(fx, w->ticket, OK, "%s", "");
+		return;
+	}
+	coord_lose_member(c, i, "it was revoked", fx);
+	for (int32_t k = 0; k < COORD_LINKS_MAX; k++) {
+		struct coord_link *l = &c->links[k];
+		if (l->handle != 0 && l->member == i) {
+			coord_close(fx, l->handle, false);
+			l->handle = 0;
+		}
+	}
+	int32_t inv = bound_invite(c, w->node);
+	if (inv >= 0) {
+		c->invite_used[inv] = false;
+		memset(&c->invites[inv], 0, sizeof c->invites[inv]);
+	}
+	planning_forget_pairs(c, w->node);
+	memset(&c->members[i], 0, sizeof c->members[i]);
+	c->members[i].stage = -1;
+
+	struct msg m = {.type = MSG_REVOKED};
+	m.u.revoked.member_epoch = c->member_epoch;
+	m.u.revoked.node = w->node;
+	for (int32_t k = 0; k < MEMBERS_MAX; k++)
+		if (c->members[k].used)
+			coord_send_msg(c, k, &m, fx);
+	coord_answer(fx, w->ticket, OK, "%s", "");
+}
+
+void members_on_stored(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
+{
+	for (int32_t i = 0; i < STORES_MAX; i++) {
+		struct store_wait w = c->stores[i];
+		if (w.id == 0 || w.id != ev->u.stored.id)
+			continue;
+		c->stores[i].id = 0;
+		switch (w.what) {
+		case STORE_FOR_NOBODY: break;
+		case STORE_FOR_INVITE: on_invite_stored(c, &w, ev->u.stored.err, fx); break;
+		case STORE_FOR_JOIN: on_join_stored(c, &w, ev->u.stored.err, fx); break;
+		case STORE_FOR_ACK: on_ack_stored(c, &w, ev->u.stored.err, fx); break;
+		case STORE_FOR_REVOKE: on_revoke_stored(c, &w, ev->u.stored.err, fx); break;
+		}
+		return;
+	}
+}

@@ -1,0 +1,249 @@
+// Plans: who runs which layers, from "somebody came or went" to "every stage is ready".
+#include "coordinator/coord_state.h"
+
+#include "base/assert.h"
+#include "base/log.h"
+
+#include <stdio.h>
+
+static bool is_between_machines(const struct coordinator *c, int32_t stage)
+{
+	const struct member *a = &c->members[member_find(c, c->plan.stages[stage].node)];
+	const struct member *b = &c->members[member_find(c, c->plan.stages[stage + 1].node)];
+	return !a->is_local && !b->is_local;
+}
+
+// ---- pairwise keys
+
+static struct pair *find_pair(struct coordinator *c, struct node_id a, struct node_id b)
+{
+	for (int32_t i = 0; i < PAIRS_MAX; i++)
+		if (c->pairs[i].used && node_id_is(c->pairs[i].a, a) && node_id_is(c->pairs[i].b, b))
+			return &c->pairs[i];
+	return NULL;
+}
+
+static bool in_plan_order(const struct coordinator *c, const struct pair *p)
+{
+	for (int32_t i = 0; i + 1 < c->plan.n_stages; i++)
+		if (node_id_is(c->plan.stages[i].node, p->a) && node_id_is(c->plan.stages[i + 1].node, p->b))
+			return true;
+	return false;
+}
+
+// missing_pair returns the first stage whose hop to the next one has no key yet, or -1.
+static int32_t missing_pair(struct coordinator *c)
+{
+	for (int32_t i = 0; i + 1 < c->plan.n_stages; i++)
+		if (is_between_machines(c, i) && find_pair(c, c->plan.stages[i].node, c->plan.stages[i + 1].node) == NULL)
+			return i;
+	return -1;
+}
+
+void planning_on_random(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
+{
+	c->random_asked = false;
+	int32_t stage = c->plan_state == PLAN_KEYS ? missing_pair(c) : -1;
+	if (stage < 0)
+		return;
+	for (int32_t i = 0; i < PAIRS_MAX; i++) {
+		struct pair *p = &c->pairs[i];
+		if (p->used && in_plan_order(c, p))
+			continue;
+		*p = (struct pair){.a = c->plan.stages[stage].node, .b = c->plan.stages[stage + 1].node, .used = true};
+		memcpy(p->psk, ev->u.random.bytes, KEY_BYTES);
+		planning_pump(c, fx);
+		return;
+	}
+}
+
+void planning_forget_pairs(struct coordinator *c, struct node_id id)
+{
+	for (int32_t i = 0; i < PAIRS_MAX; i++)
+		if (c->pairs[i].used && (node_id_is(c->pairs[i].a, id) || node_id_is(c->pairs[i].b, id)))
+			memset(&c->pairs[i], 0, sizeof c->pairs[i]);
+}
+
+// ---- sending
+
+static void add_address(struct address_list *list, const char *host, uint16_t port)
+{
+	bool is_bare_ipv6 = strchr(host, ':') != NULL && host[0] != '[';
+	if (list->n == ADDRS_MAX || port == 0 || host[0] == '\0' || strlen(host) + 9 > ADDR_CAP)
+		return;
+	snprintf(list->at[list->n], ADDR_CAP, is_bare_ipv6 ? "[%s]:%u" : "%s:%u", host, port);
+	list->n++;
+}
+
+static void fill_peer(struct coordinator *c, const struct member *m, const uint8_t psk[KEY_BYTES], struct msg_peer *out)
+{
+	(void)c;
+	out->present = true;
+	memcpy(out->public_key, m->record.public_key, KEY_BYTES);
+	memcpy(out->psk, psk, KEY_BYTES);
+	text_copy(out->name, sizeof out->name, m->hello.name);
+	out->addresses = m->hello.addresses;
+	add_address(&out->addresses, m->remote, m->hello.port);
+}
+
+static void send_plan(struct coordinator *c, int32_t stage, struct coord_effects *fx)
+{
+	int32_t member = member_find(c, c->plan.stages[stage].node);
+	struct msg m = {.type = MSG_PLAN};
+	struct msg_plan *p = &m.u.plan;
+	p->epoch = c->plan.epoch;
+	p->n_stages = c->plan.n_stages;
+	p->stage = stage;
+	p->layer_begin = c->plan.stages[stage].layer_begin;
+	p->layer_end = c->plan.stages[stage].layer_end;
+	p->wire = c->config.wire;
+	p->n_slots = c->config.n_slots;
+	p->ctx_len = c->config.ctx_len;
+	p->chunk_max = c->config.chunk_max;
+	p->hop_credits = c->config.hop_credits;
+	if (stage > 0 && is_between_machines(c, stage - 1)) {
+		const struct pair *k = find_pair(c, c->plan.stages[stage - 1].node, c->plan.stages[stage].node);
+		fill_peer(c, &c->members[member_find(c, c->plan.stages[stage - 1].node)], k->psk, &p->prev);
+	}
+	if (stage + 1 < c->plan.n_stages && is_between_machines(c, stage)) {
+		const struct pair *k = find_pair(c, c->plan.stages[stage].node, c->plan.stages[stage + 1].node);
+		fill_peer(c, &c->members[member_find(c, c->plan.stages[stage + 1].node)], k->psk, &p->next);
+	}
+	c->members[member].stage = stage;
+	c->members[member].loaded = false;
+	c->members[member].next_direct = false;
+	coord_send_msg(c, member, &m, fx);
+}
+
+static void send_all(struct coordinator *c, struct coord_effects *fx)
+{
+	c->plan_state = PLAN_LOADING;
+	sessions_reset(c);
+	for (int32_t i = 0; i < c->plan.n_stages; i++)
+		send_plan(c, i, fx);
+	snprintf(c->waiting_for, sizeof c->waiting_for, "the nodes are loading their layers");
+}
+
+// ---- choosing
+
+static bool say_missing(struct coordinator *c, const char *what, int32_t have, int32_t want)
+{
+	snprintf(c->waiting_for, sizeof c->waiting_for, "%d of %d %s are here", have, want, what);
+	return false;
+}
+
+// choose fills `out` from who is here; false when that is not enough, and waiting_for says why.
+static bool choose(struct coordinator *c, struct plan *out, struct coord_effects *fx)
+{
+	struct node_id nodes[STAGES_MAX];
+	const char *names[STAGES_MAX];
+	int32_t n = 0, n_joined = 0;
+	for (int32_t i = 0; i < MEMBERS_MAX && n < STAGES_MAX; i++) {
+		const struct member *m = &c->members[i];
+		if (!member_is_eligible(m))
+			continue;
+		n_joined += !m->is_local;
+		names[n] = m->hello.name;
+		nodes[n++] = m->record.id;
+	}
+	if (n_joined < c->config.n_nodes_min)
+		return say_missing(c, "joined nodes", n_joined, c->config.n_nodes_min);
+	if (n == 0) {
+		snprintf(c->waiting_for, sizeof c->waiting_for, "no node has joined, and this machine holds no layers (--no-node)");
+		return false;
+	}
+	if (c->config.n_split == 0) {
+		plan_even(nodes, n, c->config.n_layers, out);
+		return true;
+	}
+	if (n < c->config.n_split)
+		return say_missing(c, "stages of --split", n, c->config.n_split);
+	struct errmsg em;
+	if (plan_given(nodes, names, c->config.split, c->config.n_split, c->config.n_layers, out, &em) != OK) {
+		text_copy(c->waiting_for, sizeof c->waiting_for, em.text);
+		coord_log(fx, LOG_ERROR, "%s", em.text);
+		return false;
+	}
+	return true;
+}
+
+static bool same_stages(const struct plan *a, const struct plan *b)
+{
+	return a->n_stages == b->n_stages && memcmp(a->stages, b->stages, (size_t)a->n_stages * sizeof a->stages[0]) == 0;
+}
+
+void planning_drop(struct coordinator *c)
+{
+	c->plan_state = PLAN_NONE;
+	c->plan_dirty = true;
+	for (int32_t i = 0; i < MEMBERS_MAX; i++)
+		c->members[i].stage = -1;
+}
+
+// say_bye lets go who wanted to leave and is not needed any more.
+static void say_bye(struct coordinator *c, struct coord_effects *fx)
+{
+	struct msg m = {.type = MSG_BYE};
+	for (int32_t i = 0; i < MEMBERS_MAX; i++) {
+		struct member *mb = &c->members[i];
+		if (!mb->used || !mb->leaving || mb->bye_sent || (c->plan_state != PLAN_NONE && mb->stage >= 0))
+			continue;
+		mb->bye_sent = true;
+		coord_send_msg(c, i, &m, fx);
+	}
+}
+
+static void make_plan(struct coordinator *c, struct coord_effects *fx)
+{
+	struct plan p;
+	c->plan_dirty = false;
+	if (!choose(c, &p, fx)) {
+		planning_drop(c);
+		c->plan_dirty = false;
+		return;
+	}
+	if (c->plan_state == PLAN_READY && same_stages(&p, &c->plan))
+		return;
+	planning_drop(c);
+	c->plan_dirty = false;
+	p.epoch.v = ++c->last_epoch;
+	ASSERT(plan_check(&p) == OK);
+	c->plan = p;
+	c->plan_state = PLAN_KEYS;
+}
+
+void planning_pump(struct coordinator *c, struct coord_effects *fx)
+{
+	if (c->plan_dirty && sessions_count(c, SESSION_ACTIVE) == 0)
+		make_plan(c, fx);
+	if (c->plan_state == PLAN_KEYS) {
+		if (missing_pair(c) < 0) {
+			send_all(c, fx);
+		} else if (!c->random_asked) {
+			c->random_asked = true;
+			coord_fx(fx, COORD_FX_NEED_RANDOM);
+		}
+	}
+	say_bye(c, fx);
+}
+
+void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch epoch, const char *error, struct coord_effects *fx)
+{
+	struct member *m = &c->members[member];
+	if (epoch.v != c->plan.epoch.v || c->plan_state != PLAN_LOADING || m->stage < 0)
+		return;
+	if (error[0] != '\0') {
+		coord_log(fx, LOG_ERROR, "node %s cannot take its part: %s", m->hello.name, error);
+		text_copy(m->detail, sizeof m->detail, error);
+		m->load_failed = true;
+		planning_drop(c);
+		return;
+	}
+	m->loaded = true;
+	for (int32_t i = 0; i < c->plan.n_stages; i++)
+		if (!c->members[member_find(c, c->plan.stages[i].node)].loaded)
+			return;
+	c->plan_state = PLAN_READY;
+	c->waiting_for[0] = '\0';
+	coord_log(fx, LOG_INFO, "ready: %d layers on %d %s", c->plan.n_layers, c->plan.n_stages, c->plan.n_stages == 1 ? "machine" : "machines");
+}
