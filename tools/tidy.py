@@ -174,7 +174,8 @@ class Tidy:
             of = str(pathlib.PurePath(target).parent)
             if of != folder and of not in rule and target not in rule:
                 self.find(where, '%s/ may not include "%s" (may: %s)' % (folder, target, ", ".join(rule) or "only libc"))
-        if name.endswith(".c") and own_header in known and first not in (own_header, own_header[:-2] + "_impl.h"):
+        # x.c begins with x.h, or with x_impl.h, x_state.h: the inside that x.h keeps from others.
+        if name.endswith(".c") and own_header in known and not re.match(own_header[:-2] + r"(_\w+)?\.h$", first or ""):
             self.find(name, 'its own header "%s" is not included first' % own_header)
 
     # Objects

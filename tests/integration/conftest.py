@@ -1,0 +1,81 @@
+"""Fixtures of the integration tests, which run the program itself as a user would: a coordinator and nodes as processes.
+
+    def test_three_nodes_answer(cluster):
+        cluster.serve("--no-node", "--nodes", "3")
+        for name in ("a", "b", "c"):
+            cluster.join(name)
+        cluster.wait_ready()
+        assert cluster.run("Hello", n=8)["output_ids"] == ...
+
+Every process a test started is killed when it ends; the logs of a test that failed are part of its report. Nothing sleeps:
+tests wait for a condition with a deadline (cluster.wait_until), and each test has one itself (120 s, or @pytest.mark.deadline(n)).
+"""
+import os
+import pathlib
+import signal
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import cluster as cluster_module  # noqa: E402
+
+DEADLINE_S = 120
+LOG_SHOWN = 6000  # bytes of each log, its end
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "deadline(seconds): how long the test may take, instead of %d" % DEADLINE_S)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    marker = item.get_closest_marker("deadline")
+    seconds = marker.args[0] if marker else DEADLINE_S
+
+    def late(signum, frame):
+        raise TimeoutError("the test took longer than its deadline of %d s" % seconds)
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.failed:
+        for c in getattr(item, "hearth_clusters", []):
+            for name, text in c.logs(LOG_SHOWN):
+                report.sections.append((name, text))
+    return report
+
+
+@pytest.fixture(scope="session")
+def hearth():
+    """Path of the program under test: HEARTH_BIN, or the plain build."""
+    path = pathlib.Path(os.environ.get("HEARTH_BIN", cluster_module.ROOT / "build/bin/hearth"))
+    assert path.exists(), "%s is not there: run make first" % path
+    return path
+
+
+@pytest.fixture(scope="session")
+def model():
+    """Path of the demo model."""
+    path = cluster_module.ROOT / "build/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+    if not path.exists():
+        pytest.skip("%s is not there: make model" % path.relative_to(cluster_module.ROOT))
+    return path
+
+
+@pytest.fixture
+def cluster(request, tmp_path, hearth, model):
+    """A cluster of processes with state directories of their own."""
+    c = cluster_module.Cluster(hearth, model, tmp_path)
+    request.node.hearth_clusters = [*getattr(request.node, "hearth_clusters", []), c]
+    yield c
+    c.close()
