@@ -179,17 +179,40 @@ void kernels_rope_pairs(const struct kernels *k, float *x, int32_t n_pairs, cons
 	k->rope_pairs(x, n_pairs, cos_in, sin_in);
 }
 
+size_t kernels_attention_group_scratch(int32_t n_pos, int32_t head_dim, int32_t n_queries)
+{
+	size_t n_chunks = ((size_t)n_pos + CHUNK_LEN - 1) / CHUNK_LEN, head = (size_t)head_dim;
+	return PANEL_LEN * head + (size_t)n_queries * (CHUNK_LEN + n_chunks * (head + 2));
+}
+
+void kernels_attention_group(const struct kernels *k, const struct attention_group *g, float *scratch)
+{
+	ASSERT(g->n_tokens >= 1);
+	ASSERT(g->n_heads >= 1);
+	ASSERT(g->n_pos >= 1);
+	ASSERT(g->head_dim >= 8);
+	ASSERT(g->head_dim % 8 == 0);
+	ASSERT(g->head_dim <= HEAD_DIM_MAX);
+	k->attention_group(g, scratch);
+}
+
 size_t kernels_attention_scratch(int32_t n_pos, int32_t head_dim)
 {
-	size_t n_chunks = ((size_t)n_pos + CHUNK_LEN - 1) / CHUNK_LEN;
-	return CHUNK_LEN + n_chunks * ((size_t)head_dim + 2);
+	return kernels_attention_group_scratch(n_pos, head_dim, 1);
 }
 
 void kernels_attention(const struct kernels *k, const struct attention *a, float *scratch, float *out)
 {
-	ASSERT(a->n_pos >= 1);
-	ASSERT(a->head_dim >= 8);
-	ASSERT(a->head_dim % 8 == 0);
-	ASSERT(a->head_dim <= HEAD_DIM_MAX);
-	k->attention(a, scratch, out);
+	struct attention_group g = {
+		.q = a->q,
+		.k = a->k,
+		.v = a->v,
+		.stride = a->stride,
+		.n_tokens = 1,
+		.n_heads = 1,
+		.n_pos = a->n_pos,
+		.head_dim = a->head_dim,
+		.out = out,
+	};
+	kernels_attention_group(k, &g, scratch);
 }

@@ -101,4 +101,23 @@ struct attention {
 size_t kernels_attention_scratch(int32_t n_pos, int32_t head_dim);
 void kernels_attention(const struct kernels *k, const struct attention *a, float *scratch, float *out);
 
+// The same for queries that share K and V: consecutive positions of one sequence, and in each the query heads of one KV head.
+// K and V are read and converted once for all of them, so a group of 8 to 64 queries is several times cheaper than each alone.
+struct attention_group {
+	const float *q;     // (n_tokens, n_heads, head_dim), token t at q + t * q_stride
+	size_t q_stride;    // elements from one token to the next
+	const uint16_t *k;  // as in struct attention
+	const uint16_t *v;
+	size_t stride;
+	int32_t n_tokens;   // >= 1
+	int32_t n_heads;    // query heads of this KV head, >= 1
+	int32_t n_pos;      // positions visible to token 0, >= 1; token t sees n_pos + t
+	int32_t head_dim;   // as in struct attention
+	float *out;         // (n_tokens, n_heads, head_dim), token t at out + t * out_stride; not q
+	size_t out_stride;
+};
+// kernels_attention_group_scratch returns the floats of scratch for n_queries = n_tokens * n_heads, the last of which sees n_pos positions.
+size_t kernels_attention_group_scratch(int32_t n_pos, int32_t head_dim, int32_t n_queries);
+void kernels_attention_group(const struct kernels *k, const struct attention_group *g, float *scratch);
+
 #endif

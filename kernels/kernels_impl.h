@@ -14,6 +14,7 @@
 #define CHUNK_LEN 256    // rule 13: positions of one chunk
 #define SOFTMAX_LANES 16 // rule 13
 #define HEAD_DIM_MAX 512
+#define PANEL_LEN 16      // positions whose K or V an implementation may hold as f32 in scratch
 
 struct kernels {
 	const char *name;
@@ -27,7 +28,7 @@ struct kernels {
 	void (*f16_to_f32)(const uint16_t *x, int32_t n, float *out);
 	bool (*all_finite)(const float *x, int32_t n);
 	void (*rope_pairs)(float *x, int32_t n_pairs, const float *cos_in, const float *sin_in);
-	void (*attention)(const struct attention *a, float *scratch, float *out);
+	void (*attention_group)(const struct attention_group *g, float *scratch);
 };
 
 const struct kernels *kernels_portable(void);

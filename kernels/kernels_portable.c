@@ -198,6 +198,24 @@ static void attention(const struct attention *a, float *scratch, float *out)
 		out[i] = out[i] * r;
 }
 
+static void attention_group(const struct attention_group *g, float *scratch)
+{
+	for (int32_t t = 0; t < g->n_tokens; t++) {
+		for (int32_t h = 0; h < g->n_heads; h++) {
+			size_t at = (size_t)h * (size_t)g->head_dim;
+			struct attention a = {
+				.q = g->q + (size_t)t * g->q_stride + at,
+				.k = g->k,
+				.v = g->v,
+				.stride = g->stride,
+				.n_pos = g->n_pos + t,
+				.head_dim = g->head_dim,
+			};
+			attention(&a, scratch, g->out + (size_t)t * g->out_stride + at);
+		}
+	}
+}
+
 const struct kernels *kernels_portable(void)
 {
 	static const struct kernels table = {
@@ -211,7 +229,7 @@ const struct kernels *kernels_portable(void)
 		.f16_to_f32 = f16_to_f32,
 		.all_finite = all_finite,
 		.rope_pairs = rope_pairs,
-		.attention = attention,
+		.attention_group = attention_group,
 	};
 	return &table;
 }

@@ -1,0 +1,30 @@
+// The AVX2 table, and which of its two ways a quantised product goes.
+#include "kernels/simd_avx2.h"
+
+void avx2_matmul(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+{
+	if (a->kind == ACT_F32)
+		avx2_matmul_float(w, a, row_begin, row_end, y, y_stride);
+	else if (a->n <= ROWS_TOKENS_MAX)
+		avx2_matmul_rows(w, a, row_begin, row_end, y, y_stride);
+	else
+		avx2_matmul_tiles(w, a, row_begin, row_end, y, y_stride);
+}
+
+const struct kernels *kernels_avx2(void)
+{
+	static const struct kernels table = {
+		.name = "avx2",
+		.quantise = avx2_quantise,
+		.matmul = avx2_matmul,
+		.rmsnorm = avx2_rmsnorm,
+		.swiglu = avx2_swiglu,
+		.add = avx2_add,
+		.f32_to_f16 = avx2_f32_to_f16,
+		.f16_to_f32 = avx2_f16_to_f32,
+		.all_finite = avx2_all_finite,
+		.rope_pairs = avx2_rope_pairs,
+		.attention_group = avx2_attention_group,
+	};
+	return &table;
+}

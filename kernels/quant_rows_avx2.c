@@ -1,0 +1,172 @@
+// Rule 5, one row after the other: the way of decoding, where each weight is used once and memory is the limit.
+//
+// Eight neighbouring blocks give one vector of eight integer sums in lane order, so that a group costs one conversion, one
+// product of scales and one fma. What is past the last whole group is padded with zeros (rule 18).
+#include "kernels/simd_avx2.h"
+
+// block_sums returns 16 partial sums of one block's w * q, w without its offset. |each| <= 32,512.
+INLINE __m256i block_sums(enum dtype type, const uint8_t *p, const int8_t *q)
+{
+	__m256i x = load256(q);
+	if (type == DTYPE_Q8_0) {
+		__m256i w = load256(p + 2);
+		return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+	}
+	uint32_t at = type == DTYPE_Q4_0 ? 2 : type == DTYPE_Q4_1 ? 4 : type == DTYPE_Q5_0 ? 6 : 8;
+	__m256i nibbles = _mm256_broadcastsi128_si256(load128(p + at));
+	// The upper half is shifted down by four bits; what comes over from the neighbouring byte is masked away.
+	__m256i w = _mm256_and_si256(_mm256_srlv_epi64(nibbles, _mm256_setr_epi64x(0, 0, 4, 4)), _mm256_set1_epi8(15));
+	if (type == DTYPE_Q5_0 || type == DTYPE_Q5_1) {
+		// Byte i of the vector looks at byte i / 8 of the high bits, and in it at bit i mod 8.
+		const __m256i which = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+		const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
+		__m256i high = _mm256_shuffle_epi8(_mm256_set1_epi32(load_i32(p + at - 4)), which);
+		high = _mm256_cmpeq_epi8(_mm256_and_si256(high, bit), bit);
+		w = _mm256_or_si256(w, _mm256_and_si256(high, _mm256_set1_epi8(16)));
+	}
+	return _mm256_maddubs_epi16(w, x);
+}
+
+// four_sums returns, in each half, four 32-bit sums: those of blocks 0 to 3 over that half of the block.
+// Low-bit types: 8 products of at most 31 * 127 fit 16 bits. q8_0 needs 32 bits from the second addition on.
+INLINE __m256i four_sums(enum dtype type, const uint8_t *p, const int8_t *q)
+{
+	const __m256i ones = _mm256_set1_epi16(1);
+	const uint32_t bytes = block_bytes(type);
+	__m256i s[4];
+	for (int j = 0; j < 4; j++)
+		s[j] = block_sums(type, p + (uint32_t)j * bytes, q + j * BLOCK_LEN);
+	if (type == DTYPE_Q8_0) {
+		for (int j = 0; j < 4; j++)
+			s[j] = _mm256_madd_epi16(s[j], ones);
+		return _mm256_hadd_epi32(_mm256_hadd_epi32(s[0], s[1]), _mm256_hadd_epi32(s[2], s[3]));
+	}
+	return _mm256_madd_epi16(_mm256_hadd_epi16(_mm256_hadd_epi16(s[0], s[1]), _mm256_hadd_epi16(s[2], s[3])), ones);
+}
+
+// join_halves adds up the two halves of blocks 0 to 3 and 4 to 7: eight sums in lane order.
+INLINE __m256i join_halves(__m256i low, __m256i high)
+{
+	return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20), _mm256_permute2x128_si256(low, high, 0x31));
+}
+
+// headers returns the first four bytes of four blocks.
+INLINE __m128i headers(const uint8_t *p, uint32_t bytes)
+{
+	__m128i a = _mm_unpacklo_epi32(_mm_cvtsi32_si128(load_i32(p)), _mm_cvtsi32_si128(load_i32(p + bytes)));
+	__m128i b = _mm_unpacklo_epi32(_mm_cvtsi32_si128(load_i32(p + 2 * bytes)), _mm_cvtsi32_si128(load_i32(p + 3 * bytes)));
+	return _mm_unpacklo_epi64(a, b);
+}
+
+// join adds the floats of one group into the lanes.
+INLINE __m256 join(enum dtype type, __m256 lanes, __m256i sums, __m128i head_low, __m128i head_high, __m256 dx, __m256i qsum)
+{
+	const __m128i mask = _mm_set1_epi32(0xffff);
+	if (type == DTYPE_Q4_0)
+		sums = _mm256_sub_epi32(sums, _mm256_slli_epi32(qsum, 3));
+	if (type == DTYPE_Q5_0)
+		sums = _mm256_sub_epi32(sums, _mm256_slli_epi32(qsum, 4));
+	__m256 d = _mm256_cvtph_ps(_mm_packus_epi32(_mm_and_si128(head_low, mask), _mm_and_si128(head_high, mask)));
+	lanes = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), _mm256_mul_ps(d, dx), lanes);
+	if (!type_has_min(type))
+		return lanes;
+	__m256 m = _mm256_cvtph_ps(_mm_packus_epi32(_mm_srli_epi32(head_low, 16), _mm_srli_epi32(head_high, 16)));
+	return _mm256_fmadd_ps(_mm256_cvtepi32_ps(qsum), _mm256_mul_ps(m, dx), lanes);
+}
+
+// One token's activations: the whole groups as they lie, and the last n_tail blocks padded with zeros to a group.
+struct token {
+	const int8_t *q;
+	const float *d;
+	const int32_t *qsum;
+	int32_t n_whole; // blocks in whole groups
+	int32_t n_tail;  // 0 to 7
+	int8_t tail_q[QUANT_LANES * BLOCK_LEN];
+	float tail_d[QUANT_LANES];
+	int32_t tail_qsum[QUANT_LANES];
+};
+
+static void token_init(struct token *k, const struct acts *a, int32_t t)
+{
+	int32_t n_blocks = a->cols / BLOCK_LEN, n_tail = n_blocks % QUANT_LANES, n_whole = n_blocks - n_tail;
+	*k = (struct token){.q = acts_q(a, t), .d = acts_d(a, t), .qsum = acts_qsum(a, t), .n_whole = n_whole, .n_tail = n_tail};
+	memcpy(k->tail_q, k->q + (size_t)n_whole * BLOCK_LEN, (size_t)n_tail * BLOCK_LEN);
+	memcpy(k->tail_d, k->d + n_whole, (size_t)n_tail * sizeof(float));
+	memcpy(k->tail_qsum, k->qsum + n_whole, (size_t)n_tail * sizeof(int32_t));
+}
+
+// dot_tail adds the last blocks. At p a whole group may be read: what follows the row's end meets q = 0, and its scales are
+// masked, since they may be anything.
+INLINE __m256 dot_tail(enum dtype type, __m256 lanes, const uint8_t *p, const struct token *k)
+{
+	const uint32_t bytes = block_bytes(type);
+	const __m128i n = _mm_set1_epi32(k->n_tail), zero = _mm_setzero_si128();
+	__m128i pick_low = _mm_cmpgt_epi32(n, _mm_setr_epi32(0, 1, 2, 3)), pick_high = _mm_cmpgt_epi32(n, _mm_setr_epi32(4, 5, 6, 7));
+	__m256i low = four_sums(type, p, k->tail_q), high = _mm256_setzero_si256();
+	__m128i head_low = _mm_and_si128(headers(p, bytes), pick_low), head_high = zero;
+	if (k->n_tail > 4) {
+		high = four_sums(type, p + 4 * bytes, k->tail_q + 4 * BLOCK_LEN);
+		head_high = _mm_and_si128(headers(p + 4 * bytes, bytes), pick_high);
+	}
+	return join(type, lanes, join_halves(low, high), head_low, head_high, _mm256_loadu_ps(k->tail_d), load256(k->tail_qsum));
+}
+
+INLINE __m256 dot_row(enum dtype type, const uint8_t *p, const struct token *k, bool may_read_on)
+{
+	const uint32_t bytes = block_bytes(type);
+	__m256 lanes = _mm256_setzero_ps();
+	for (int32_t b = 0; b < k->n_whole; b += QUANT_LANES, p += QUANT_LANES * bytes) {
+		const int8_t *q = k->q + (size_t)b * BLOCK_LEN;
+		__m256i sums = join_halves(four_sums(type, p, q), four_sums(type, p + 4 * bytes, q + 4 * BLOCK_LEN));
+		lanes = join(type, lanes, sums, headers(p, bytes), headers(p + 4 * bytes, bytes), _mm256_loadu_ps(k->d + b),
+			load256(k->qsum + b));
+	}
+	if (k->n_tail == 0)
+		return lanes;
+	if (may_read_on)
+		return dot_tail(type, lanes, p, k);
+	uint8_t tail[QUANT_LANES * 34] = {0};
+	memcpy(tail, p, (size_t)k->n_tail * bytes);
+	return dot_tail(type, lanes, tail, k);
+}
+
+// safe_rows_end returns the first row whose tail must not be read on as a whole group: that would leave the tensor.
+static int32_t safe_rows_end(const struct weight *w, uint32_t bytes)
+{
+	size_t rows = (QUANT_LANES * (size_t)bytes + w->row_bytes - 1) / w->row_bytes;
+	return rows >= (size_t)w->rows ? 0 : w->rows - (int32_t)rows;
+}
+
+INLINE void matmul_rows(enum dtype type, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y,
+	size_t y_stride)
+{
+	const int32_t safe_end = safe_rows_end(w, block_bytes(type));
+	struct token tokens[ROWS_TOKENS_MAX];
+	for (int32_t t = 0; t < a->n; t++)
+		token_init(&tokens[t], a, t);
+	int32_t r = row_begin;
+	for (; r + 4 <= row_end && r + 3 < safe_end; r += 4) {
+		__m256 lanes[ROWS_TOKENS_MAX][4];
+		for (int i = 0; i < 4; i++) {
+			for (int32_t t = 0; t < a->n; t++)
+				lanes[t][i] = dot_row(type, weight_row(w, r + i), &tokens[t], true);
+		}
+		for (int32_t t = 0; t < a->n; t++)
+			_mm_storeu_ps(y + (size_t)t * y_stride + r, tree8x4(lanes[t]));
+	}
+	for (; r < row_end; r++) {
+		for (int32_t t = 0; t < a->n; t++)
+			y[(size_t)t * y_stride + (size_t)r] = tree8(dot_row(type, weight_row(w, r), &tokens[t], false));
+	}
+}
+
+void avx2_matmul_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+{
+	switch (w->type) {
+	case DTYPE_Q4_0: matmul_rows(DTYPE_Q4_0, w, a, row_begin, row_end, y, y_stride); break;
+	case DTYPE_Q4_1: matmul_rows(DTYPE_Q4_1, w, a, row_begin, row_end, y, y_stride); break;
+	case DTYPE_Q5_0: matmul_rows(DTYPE_Q5_0, w, a, row_begin, row_end, y, y_stride); break;
+	case DTYPE_Q5_1: matmul_rows(DTYPE_Q5_1, w, a, row_begin, row_end, y, y_stride); break;
+	default: matmul_rows(DTYPE_Q8_0, w, a, row_begin, row_end, y, y_stride); break;
+	}
+}

@@ -1,0 +1,218 @@
+// Rule 5 for several tokens: 8 rows lie across the lanes of a vector, so that the canonical lanes are 8 vectors and neither a block's
+// sum nor the TREE needs a horizontal step.
+//
+// A tile holds 8 rows over up to TILE_BLOCKS blocks, unpacked and re-arranged: vector g of a block holds elements 4g to 4g + 3 of
+// each row. It is made once and used by up to TILE_TOKENS tokens; the lanes of a (token, 8 rows) pair wait in memory between tiles.
+#include "kernels/simd_avx2.h"
+
+#define TILE_ROWS 8
+#define TILE_BLOCKS 64 // 2,048 columns: 20 KiB, which leave room in a 32 KiB first-level cache for the lanes
+#define TILE_TOKENS 64
+#define GROUPS 8       // vectors of one block: 32 elements, 4 per row and vector
+
+struct tile {
+	__m256i w[TILE_BLOCKS][GROUPS]; // without its offset; q8_0: signed
+	__m256 d[TILE_BLOCKS];
+	__m256 m[TILE_BLOCKS];
+};
+
+// transpose4 turns four vectors, each with rows r and r + 4 in its halves, into four with the same dword of rows 0 to 7.
+INLINE void transpose4(__m256i v[4])
+{
+	__m256i a = _mm256_unpacklo_epi32(v[0], v[1]), b = _mm256_unpackhi_epi32(v[0], v[1]);
+	__m256i c = _mm256_unpacklo_epi32(v[2], v[3]), d = _mm256_unpackhi_epi32(v[2], v[3]);
+	v[0] = _mm256_unpacklo_epi64(a, c);
+	v[1] = _mm256_unpackhi_epi64(a, c);
+	v[2] = _mm256_unpacklo_epi64(b, d);
+	v[3] = _mm256_unpackhi_epi64(b, d);
+}
+
+// load_transposed reads 16 bytes at offset `at` of the block of each row.
+INLINE void load_transposed(const uint8_t *const rows[TILE_ROWS], size_t at, __m256i v[4])
+{
+	for (int r = 0; r < 4; r++)
+		v[r] = _mm256_inserti128_si256(_mm256_castsi128_si256(load128(rows[r] + at)), load128(rows[r + 4] + at), 1);
+	transpose4(v);
+}
+
+INLINE __m256i load_dwords(const uint8_t *const rows[TILE_ROWS], size_t at)
+{
+	return _mm256_setr_epi32(load_i32(rows[0] + at), load_i32(rows[1] + at), load_i32(rows[2] + at), load_i32(rows[3] + at),
+		load_i32(rows[4] + at), load_i32(rows[5] + at), load_i32(rows[6] + at), load_i32(rows[7] + at));
+}
+
+// halves_to_float converts the lower 16 bits of each dword from f16.
+INLINE __m256 halves_to_float(__m256i v)
+{
+	v = _mm256_packus_epi32(v, v);
+	return _mm256_cvtph_ps(_mm256_castsi256_si128(_mm256_permute4x64_epi64(v, _MM_SHUFFLE(3, 1, 2, 0))));
+}
+
+// fifth_bits spreads bits 4g to 4g + 3 of each dword to bit 4 of its four bytes.
+INLINE __m256i fifth_bits(__m256i high, int g)
+{
+	__m256i nibble = _mm256_and_si256(_mm256_srli_epi32(high, 4 * g), _mm256_set1_epi32(15));
+	__m256i spread = _mm256_mullo_epi32(nibble, _mm256_set1_epi32(0x00204081)); // bit k to bits k, k + 7, k + 14, k + 21
+	return _mm256_slli_epi32(_mm256_and_si256(spread, _mm256_set1_epi32(0x01010101)), 4);
+}
+
+// unpack_block fills block b of the tile from offset `at` of each row.
+INLINE void unpack_block(enum dtype type, const uint8_t *const rows[TILE_ROWS], size_t at, struct tile *tile, int32_t b)
+{
+	__m256i head = load_dwords(rows, at), v[GROUPS];
+	tile->d[b] = halves_to_float(_mm256_and_si256(head, _mm256_set1_epi32(0xffff)));
+	if (type_has_min(type))
+		tile->m[b] = halves_to_float(_mm256_srli_epi32(head, 16));
+	if (type == DTYPE_Q8_0) {
+		load_transposed(rows, at + 2, v);
+		load_transposed(rows, at + 18, v + 4);
+	} else {
+		const __m256i mask = _mm256_set1_epi8(15);
+		size_t high_at = at + (type_has_min(type) ? 4 : 2);
+		bool five = type == DTYPE_Q5_0 || type == DTYPE_Q5_1;
+		load_transposed(rows, high_at + (five ? 4 : 0), v);
+		for (int g = 0; g < 4; g++) {
+			v[g + 4] = _mm256_and_si256(_mm256_srli_epi16(v[g], 4), mask);
+			v[g] = _mm256_and_si256(v[g], mask);
+		}
+		if (five) {
+			__m256i high = load_dwords(rows, high_at);
+			for (int g = 0; g < GROUPS; g++)
+				v[g] = _mm256_or_si256(v[g], fifth_bits(high, g));
+		}
+	}
+	for (int g = 0; g < GROUPS; g++)
+		tile->w[b][g] = v[g];
+}
+
+// Activations of the tokens a micro kernel works on.
+struct tokens {
+	const int8_t *q;     // block 0 of the tile, first token
+	const float *d;
+	const int32_t *qsum;
+	size_t q_stride;     // from one token to the next
+	size_t d_stride;     // likewise for d and qsum
+};
+
+// dot_group multiplies vector w of a block with the same four elements of one token.
+INLINE __m256i dot_group(enum dtype type, __m256i w, const int8_t *q)
+{
+	__m256i x = _mm256_set1_epi32(load_i32(q));
+	if (type == DTYPE_Q8_0)
+		return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)), _mm256_set1_epi16(1));
+	return _mm256_maddubs_epi16(w, x);
+}
+
+// block_dots sums w * q of one block for n tokens into s, 8 rows each. In 16 bits as long as they fit: for four-bit weights over the
+// whole block (8 * 2 * 15 * 127), for five-bit ones over half of it.
+INLINE void block_dots(enum dtype type, int n, const __m256i *w, const int8_t *q, size_t q_stride, __m256i *s)
+{
+	const int run = type == DTYPE_Q5_0 || type == DTYPE_Q5_1 ? GROUPS / 2 : GROUPS;
+	for (int begin = 0; begin < GROUPS; begin += run) {
+		__m256i sums[4];
+		for (int g = begin; g < begin + run; g++) {
+			for (int t = 0; t < n; t++) {
+				__m256i p = dot_group(type, w[g], q + (size_t)t * q_stride + 4 * g);
+				if (g == begin)
+					sums[t] = p;
+				else
+					sums[t] = type == DTYPE_Q8_0 ? _mm256_add_epi32(sums[t], p) : _mm256_add_epi16(sums[t], p);
+			}
+		}
+		for (int t = 0; t < n; t++) {
+			__m256i wide = type == DTYPE_Q8_0 ? sums[t] : _mm256_madd_epi16(sums[t], _mm256_set1_epi16(1));
+			s[t] = begin == 0 ? wide : _mm256_add_epi32(s[t], wide);
+		}
+	}
+}
+
+// micro does n_blocks blocks, the first of them in canonical lane 0, for n tokens. lanes: (n, 8).
+INLINE void micro(enum dtype type, int n, const struct tile *tile, int32_t n_blocks, const struct tokens *k, __m256 (*lanes)[QUANT_LANES])
+{
+	for (int32_t b = 0; b < n_blocks; b++) {
+		__m256i s[4];
+		block_dots(type, n, tile->w[b], k->q + (size_t)b * BLOCK_LEN, k->q_stride, s);
+		for (int t = 0; t < n; t++) {
+			size_t at = (size_t)t * k->d_stride + (size_t)b;
+			__m256i qsum = _mm256_set1_epi32(k->qsum[at]);
+			if (type == DTYPE_Q4_0)
+				s[t] = _mm256_sub_epi32(s[t], _mm256_slli_epi32(qsum, 3));
+			if (type == DTYPE_Q5_0)
+				s[t] = _mm256_sub_epi32(s[t], _mm256_slli_epi32(qsum, 4));
+			__m256 dx = _mm256_set1_ps(k->d[at]), lane = lanes[t][b % QUANT_LANES];
+			lane = _mm256_fmadd_ps(_mm256_cvtepi32_ps(s[t]), _mm256_mul_ps(tile->d[b], dx), lane);
+			if (type_has_min(type))
+				lane = _mm256_fmadd_ps(_mm256_cvtepi32_ps(qsum), _mm256_mul_ps(tile->m[b], dx), lane);
+			lanes[t][b % QUANT_LANES] = lane;
+		}
+	}
+}
+
+// tile_times_tokens adds the tile's part of the product to the lanes of n tokens.
+INLINE void tile_times_tokens(enum dtype type, const struct tile *tile, int32_t n_blocks, struct tokens k, int32_t n, __m256 (*lanes)[QUANT_LANES])
+{
+	int32_t t = 0;
+	for (; t + 4 <= n; t += 4, k.q += 4 * k.q_stride, k.d += 4 * k.d_stride, k.qsum += 4 * k.d_stride)
+		micro(type, 4, tile, n_blocks, &k, lanes + t);
+	for (; t < n; t++, k.q += k.q_stride, k.d += k.d_stride, k.qsum += k.d_stride)
+		micro(type, 1, tile, n_blocks, &k, lanes + t);
+}
+
+INLINE __m256 tree_vectors(const __m256 l[QUANT_LANES])
+{
+	__m256 a = _mm256_add_ps(_mm256_add_ps(l[0], l[1]), _mm256_add_ps(l[2], l[3]));
+	__m256 b = _mm256_add_ps(_mm256_add_ps(l[4], l[5]), _mm256_add_ps(l[6], l[7]));
+	return _mm256_add_ps(a, b);
+}
+
+// eight_rows computes n_rows (1 to 8) outputs of tokens [begin, begin + n). Rows past the last repeat it and are not written.
+INLINE void eight_rows(enum dtype type, const struct weight *w, const struct acts *a, int32_t row, int32_t n_rows, int32_t begin, int32_t n,
+	float *y, size_t y_stride)
+{
+	struct tile tile;
+	__m256 lanes[TILE_TOKENS][QUANT_LANES];
+	const uint8_t *rows[TILE_ROWS];
+	for (int r = 0; r < TILE_ROWS; r++)
+		rows[r] = weight_row(w, row + (r < n_rows ? r : n_rows - 1));
+	memset(lanes, 0, (size_t)n * sizeof(lanes[0]));
+	int32_t n_blocks = w->cols / BLOCK_LEN;
+	for (int32_t b0 = 0; b0 < n_blocks; b0 += TILE_BLOCKS) {
+		int32_t n_here = n_blocks - b0 < TILE_BLOCKS ? n_blocks - b0 : TILE_BLOCKS;
+		for (int32_t b = 0; b < n_here; b++)
+			unpack_block(type, rows, (size_t)(b0 + b) * block_bytes(type), &tile, b);
+		struct tokens k = {
+			.q = acts_q(a, begin) + (size_t)b0 * BLOCK_LEN,
+			.d = acts_d(a, begin) + b0,
+			.qsum = acts_qsum(a, begin) + b0,
+			.q_stride = (size_t)a->cols,
+			.d_stride = (size_t)n_blocks,
+		};
+		tile_times_tokens(type, &tile, n_here, k, n, lanes);
+	}
+	for (int32_t t = 0; t < n; t++) {
+		float out[TILE_ROWS];
+		_mm256_storeu_ps(out, tree_vectors(lanes[t]));
+		memcpy(y + (size_t)(begin + t) * y_stride + row, out, (size_t)n_rows * sizeof(float));
+	}
+}
+
+INLINE void matmul_tiles(enum dtype type, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y,
+	size_t y_stride)
+{
+	for (int32_t begin = 0; begin < a->n; begin += TILE_TOKENS) {
+		int32_t n = a->n - begin < TILE_TOKENS ? a->n - begin : TILE_TOKENS;
+		for (int32_t r = row_begin; r < row_end; r += TILE_ROWS)
+			eight_rows(type, w, a, r, row_end - r < TILE_ROWS ? row_end - r : TILE_ROWS, begin, n, y, y_stride);
+	}
+}
+
+void avx2_matmul_tiles(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+{
+	switch (w->type) {
+	case DTYPE_Q4_0: matmul_tiles(DTYPE_Q4_0, w, a, row_begin, row_end, y, y_stride); break;
+	case DTYPE_Q4_1: matmul_tiles(DTYPE_Q4_1, w, a, row_begin, row_end, y, y_stride); break;
+	case DTYPE_Q5_0: matmul_tiles(DTYPE_Q5_0, w, a, row_begin, row_end, y, y_stride); break;
+	case DTYPE_Q5_1: matmul_tiles(DTYPE_Q5_1, w, a, row_begin, row_end, y, y_stride); break;
+	default: matmul_tiles(DTYPE_Q8_0, w, a, row_begin, row_end, y, y_stride); break;
+	}
+}
