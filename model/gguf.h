@@ -66,6 +66,7 @@ void gguf_deinit(struct gguf *g); // safe on a zeroed struct
 
 // gguf_type_name returns "u8" ... "string", "array"; "?" for an id that is none.
 const char *gguf_type_name(enum gguf_type t);
+bool gguf_type_is_signed(enum gguf_type t); // an integer type with negative values
 
 // gguf_find returns the key's entry, or NULL. Hashed: constant time.
 const struct gguf_kv *gguf_find(const struct gguf *g, const char *key);

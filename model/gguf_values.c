@@ -10,6 +10,11 @@ static uint64_t signed_to_u64(int64_t v, bool *ok)
 	return v >= 0 ? (uint64_t)v : 0;
 }
 
+bool gguf_type_is_signed(enum gguf_type t)
+{
+	return t == GGUF_I8 || t == GGUF_I16 || t == GGUF_I32 || t == GGUF_I64;
+}
+
 bool gguf_elem_u64(const struct gguf_kv *kv, uint64_t i, uint64_t *out)
 {
 	*out = 0;
@@ -69,9 +74,8 @@ enum err gguf_get_u64(const struct gguf *g, const char *key, uint64_t *out, stru
 	enum err e = find_single(g, key, "an integer", &kv, em);
 	if (e != OK || gguf_elem_u64(kv, 0, out))
 		return e;
-	bool is_signed = kv->type == GGUF_I8 || kv->type == GGUF_I16 || kv->type == GGUF_I32 || kv->type == GGUF_I64;
 	return errmsg_fail(em, ERR_FORMAT, "key %s has type %s%s, wanted an integer of 0 or more", key, gguf_type_name(kv->type),
-		is_signed ? " and is negative" : "");
+		gguf_type_is_signed(kv->type) ? " and is negative" : "");
 }
 
 enum err gguf_get_f64(const struct gguf *g, const char *key, double *out, struct errmsg *em)

@@ -53,8 +53,8 @@ static enum err get_per_layer(const struct gguf *g, const char *key, int32_t n_l
 	uint64_t first = 0, v = 0;
 	for (uint64_t i = 0; i < kv->n_elems; i++) {
 		if (!gguf_elem_u64(kv, i, &v))
-			return errmsg_fail(em, ERR_FORMAT, "key %s is an array of %s or has a negative value, wanted integers of 0 or more", key,
-				gguf_type_name(kv->elem_type));
+			return errmsg_fail(em, ERR_FORMAT, "key %s is an array of %s%s, wanted integers of 0 or more", key,
+				gguf_type_name(kv->elem_type), gguf_type_is_signed(kv->elem_type) ? " and has a negative value" : "");
 		if (i == 0)
 			first = v;
 		if (v != first)
