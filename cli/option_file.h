@@ -4,8 +4,6 @@
 
 #include "cli/options.h"
 
-#define CONFIG_BYTES_MAX (1 << 20) // a config file is a page; more is a wrong file
-
 // option_file_read applies the file to every option that the command line left alone. One file serves all commands: keys of
 // other commands are checked and change nothing for this one. Errors begin with file:line.
 MUST_USE enum err option_file_read(struct options *o, uint32_t command, const char *path, struct errmsg *em);
