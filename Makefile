@@ -53,13 +53,14 @@ FORMATTED := $(wildcard $(addsuffix /*.[ch],$(LIB_DIRS) cli tests/*))
 # -Wcast-qual with gcc only: the initialisers that protoc-c generates cast const away, which clang reports at each use.
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings \
 	-Wvla -Wundef $(if $(findstring clang,$(CC)),,-Wcast-qual -Wno-format-truncation)
-CPPFLAGS += -I. -I$(B)/gen -D_GNU_SOURCE
+# -isystem: what protoc-c writes gives no warnings; -MD, because -MMD would leave its headers out of the dependencies.
+CPPFLAGS += -I. -isystem $(B)/gen -D_GNU_SOURCE
 # A sanitizer takes the place of fortification, which would hide calls from it.
 OPT := $(if $(DEBUG),-O1 -DHEARTH_DEBUG,$(if $(SAN),-O2,-O3 -D_FORTIFY_SOURCE=2))
 SAN_FLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 # -ffp-contract=off: "a*b+c" stays two roundings everywhere (kernels/canonical.h, rule 1). -fno-math-errno changes no bit.
 # -ffunction-sections: the linker drops what nothing calls, and tools/tidy.py sees what each function calls.
-CFLAGS_ALL := -std=c11 -g -MMD -MP -fPIE -ffp-contract=off -fno-math-errno -fstack-protector-strong -ffunction-sections \
+CFLAGS_ALL := -std=c11 -g -MD -MP -fPIE -ffp-contract=off -fno-math-errno -fstack-protector-strong -ffunction-sections \
 	$(WARN) $(OPT) $(SAN_FLAGS) $(if $(FUZZ),-fsanitize=fuzzer-no-link) $(CFLAGS)
 LDFLAGS_ALL := -pie -Wl,-z,relro,-z,now -Wl,--gc-sections $(SAN_FLAGS) $(LDFLAGS)
 LDLIBS := -lnng -lmicrohttpd -ljansson -lsqlite3 -lprotobuf-c -lpcre2-8 -lsodium -lpthread -lm
