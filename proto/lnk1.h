@@ -108,6 +108,12 @@ struct lnk1_keypair {
 // lnk1_node_id puts NodeID = BLAKE2b-256(public key) into `id`.
 void lnk1_node_id(const uint8_t pk[LNK1_KEY_LEN], uint8_t id[LNK1_KEY_LEN]);
 
+// The transcript both sides keep.
+struct lnk1_symmetric {
+	uint8_t h[LNK1_KEY_LEN];  // hash of all that was said
+	uint8_t ck[LNK1_KEY_LEN]; // chaining key
+};
+
 // ---- Records ----
 
 #define LNK1_RECORD_HEAD 4                          // the length
@@ -206,8 +212,7 @@ struct lnk1_client_params {
 struct lnk1_client {
 	const struct lnk1_keypair *self;
 	uint64_t member_epoch;
-	uint8_t h[LNK1_KEY_LEN];
-	uint8_t ck[LNK1_KEY_LEN];
+	struct lnk1_symmetric sym;
 	uint8_t server_pk[LNK1_KEY_LEN];
 	uint8_t e_sk[LNK1_KEY_LEN];
 	uint8_t e_pk[LNK1_KEY_LEN];
@@ -283,8 +288,7 @@ struct lnk1_server_random {
 
 struct lnk1_server {
 	const struct lnk1_server_config *cfg;
-	uint8_t h[LNK1_KEY_LEN];
-	uint8_t ck[LNK1_KEY_LEN];
+	struct lnk1_symmetric sym;
 	uint8_t e_sk[LNK1_KEY_LEN];
 	uint8_t e_pk[LNK1_KEY_LEN];
 	uint8_t psk[LNK1_KEY_LEN]; // the decoy, or in join mode the invite's
