@@ -44,7 +44,7 @@ static bool same_id(struct file_id a, struct file_id b)
 
 static enum err open_file(const char *path, int *fd, struct stat *st, struct errmsg *em)
 {
-	*fd = open(path, O_RDONLY | O_CLOEXEC);
+	*fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe must not make us wait
 	if (*fd < 0)
 		return errmsg_fail(em, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: cannot open: %s", path, strerror(errno));
 	enum err e = OK;

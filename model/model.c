@@ -220,7 +220,7 @@ static void set_name(struct model *m)
 
 static enum err map_file(struct model *m, struct errmsg *em)
 {
-	m->fd = open(m->path, O_RDONLY | O_CLOEXEC);
+	m->fd = open(m->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe must not make us wait
 	if (m->fd < 0)
 		return errmsg_fail(em, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "cannot open: %s", strerror(errno));
 	if (fstat(m->fd, &m->opened) != 0)
