@@ -1,0 +1,165 @@
+#include "engine/sampler.h"
+
+#include "base/assert.h"
+#include "base/fmath.h"
+#include "base/rng.h"
+
+#include <stdbool.h>
+
+enum err sampler_check(const struct sampling *s, struct errmsg *em)
+{
+	if (!(s->temperature >= 0 && s->temperature <= 100))
+		return errmsg_fail(em, ERR_RANGE, "temperature %g: want 0 to 100", (double)s->temperature);
+	if (s->top_k < 0)
+		return errmsg_fail(em, ERR_RANGE, "top_k %d: want 0 (all) or more", s->top_k);
+	if (!(s->top_p > 0 && s->top_p <= 1))
+		return errmsg_fail(em, ERR_RANGE, "top_p %g: want more than 0, at most 1", (double)s->top_p);
+	if (!(s->min_p >= 0 && s->min_p <= 1))
+		return errmsg_fail(em, ERR_RANGE, "min_p %g: want 0 to 1", (double)s->min_p);
+	return OK;
+}
+
+// before is the total order: value descending, id ascending.
+static bool before(struct candidate a, struct candidate b)
+{
+	return a.value > b.value || (a.value == b.value && a.id < b.id);
+}
+
+static void swap(struct candidate *a, struct candidate *b)
+{
+	struct candidate t = *a;
+	*a = *b;
+	*b = t;
+}
+
+// A heap whose root comes before all: popping it n times gives the order, and stopping early costs only what was popped.
+static void sift_down(struct candidate *c, int32_t n, int32_t i)
+{
+	for (;;) {
+		int32_t best = i, left = 2 * i + 1, right = left + 1;
+		if (left < n && before(c[left], c[best]))
+			best = left;
+		if (right < n && before(c[right], c[best]))
+			best = right;
+		if (best == i)
+			return;
+		swap(&c[i], &c[best]);
+		i = best;
+	}
+}
+
+// A heap popped in place leaves what was popped behind its end, the first one last.
+struct order {
+	struct candidate *c;
+	int32_t n;      // all
+	int32_t n_heap; // not popped yet
+};
+
+static void order_init(struct order *o, struct candidate *c, int32_t n)
+{
+	*o = (struct order){.c = c, .n = n, .n_heap = n};
+	for (int32_t i = n / 2 - 1; i >= 0; i--)
+		sift_down(c, n, i);
+}
+
+// order_get returns the candidate of the given rank, popping as far as needed.
+static struct candidate order_get(struct order *o, int32_t rank)
+{
+	while (o->n - o->n_heap <= rank) {
+		o->n_heap--;
+		swap(&o->c[0], &o->c[o->n_heap]);
+		sift_down(o->c, o->n_heap, 0);
+	}
+	return o->c[o->n - 1 - rank];
+}
+
+static bool all_finite(const float *x, int32_t n)
+{
+	uint32_t any = 0;
+	for (int32_t i = 0; i < n; i++)
+		any |= (fmath_bits(x[i]) & 0x7fffffff) >= 0x7f800000;
+	return any == 0;
+}
+
+static int32_t argmax(const float *logits, int32_t n)
+{
+	int32_t best = 0;
+	for (int32_t i = 1; i < n; i++)
+		if (logits[i] > logits[best])
+			best = i;
+	return best;
+}
+
+static double weight_at(struct order *o, const struct sampling *s, float z0, int32_t rank)
+{
+	return (double)fmath_exp((order_get(o, rank).value - z0) / s->temperature);
+}
+
+// total_weight sums ranks [0, k) in order, and stops where p underflows to 0: the sum cannot change after that.
+static double total_weight(struct order *o, const struct sampling *s, float z0, int32_t k)
+{
+	double sum = 0;
+	for (int32_t i = 0; i < k; i++) {
+		double p = weight_at(o, s, z0, i);
+		if (p == 0)
+			break;
+		sum += p;
+	}
+	return sum;
+}
+
+static int32_t keep_top_p(struct order *o, const struct sampling *s, float z0, int32_t k)
+{
+	if (s->top_p >= 1)
+		return k;
+	double want = (double)s->top_p * total_weight(o, s, z0, k), sum = 0;
+	for (int32_t i = 0; i < k; i++) {
+		sum += weight_at(o, s, z0, i);
+		if (sum >= want)
+			return i + 1;
+	}
+	return k;
+}
+
+static int32_t keep_min_p(struct order *o, const struct sampling *s, float z0, int32_t k)
+{
+	if (s->min_p <= 0)
+		return k;
+	float least = s->min_p * (float)weight_at(o, s, z0, 0);
+	int32_t n = 0;
+	while (n < k && (float)weight_at(o, s, z0, n) >= least)
+		n++;
+	return n;
+}
+
+enum err sampler_draw(const struct sampling *s, const float *logits, int32_t n, uint64_t pos, struct candidate *scratch, int32_t *token)
+{
+	ASSERT(n >= 1);
+	if (!all_finite(logits, n))
+		return ERR_NON_FINITE;
+	if (s->temperature == 0 || s->top_k == 1) {
+		*token = argmax(logits, n);
+		return OK;
+	}
+	for (int32_t i = 0; i < n; i++)
+		scratch[i] = (struct candidate){.value = logits[i], .id = i};
+	struct order o;
+	order_init(&o, scratch, n);
+	float z0 = order_get(&o, 0).value;
+	int32_t k = s->top_k > 0 && s->top_k < n ? s->top_k : n;
+	k = keep_top_p(&o, s, z0, k);
+	k = keep_min_p(&o, s, z0, k);
+	double r = rng_philox_u01(s->seed, pos) * total_weight(&o, s, z0, k), sum = 0;
+	int32_t last = 0; // the last one with any weight, should rounding leave r unreached
+	for (int32_t i = 0; i < k; i++) {
+		double p = weight_at(&o, s, z0, i);
+		if (p == 0)
+			break;
+		last = i;
+		sum += p;
+		if (sum > r)
+			break;
+	}
+	*token = order_get(&o, last).id;
+	return OK;
+}

@@ -1,0 +1,21 @@
+// The sampler: logits of one position to one token (rule 17a of kernels/canonical.h). No state but scratch memory.
+#ifndef HEARTH_ENGINE_SAMPLER_H
+#define HEARTH_ENGINE_SAMPLER_H
+
+#include "base/err.h"
+#include "base/sampling.h"
+
+#include <stdint.h>
+
+struct candidate {
+	float value;
+	int32_t id;
+};
+
+// sampler_check refuses parameters out of range; the message names the one. Shared by command line and HTTP.
+MUST_USE enum err sampler_check(const struct sampling *s, struct errmsg *em);
+// sampler_draw draws the token of position `pos` (its own index in the text). scratch holds n candidates. ERR_NON_FINITE when a
+// logit is NaN or infinite: no token then.
+MUST_USE enum err sampler_draw(const struct sampling *s, const float *logits, int32_t n, uint64_t pos, struct candidate *scratch, int32_t *token);
+
+#endif
