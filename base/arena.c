@@ -28,7 +28,7 @@ void arena_close(struct arena *a)
 	*a = (struct arena){0};
 }
 
-void *arena_alloc(struct arena *a, size_t n, size_t size)
+void *arena_alloc_raw(struct arena *a, size_t n, size_t size)
 {
 	size_t bytes, rounded;
 	if (!mul_size(n, size, &bytes) || !add_size(bytes, ALIGN - 1, &rounded))
@@ -38,6 +38,13 @@ void *arena_alloc(struct arena *a, size_t n, size_t size)
 		return NULL;
 	void *p = a->data + a->used;
 	a->used += rounded;
-	memset(p, 0, bytes);
+	return p;
+}
+
+void *arena_alloc(struct arena *a, size_t n, size_t size)
+{
+	void *p = arena_alloc_raw(a, n, size);
+	if (p != NULL)
+		memset(p, 0, n * size);
 	return p;
 }

@@ -20,5 +20,7 @@ MUST_USE enum err arena_open(size_t cap, struct arena *a);
 void arena_close(struct arena *a);
 // arena_alloc returns n * size zeroed bytes aligned to 64, or NULL when the product wraps or the arena is full.
 void *arena_alloc(struct arena *a, size_t n, size_t size);
+// arena_alloc_raw does the same without zeroing: pages that nobody writes stay out of memory (a KV cache's unused end).
+void *arena_alloc_raw(struct arena *a, size_t n, size_t size);
 
 #endif

@@ -3,6 +3,10 @@
 // Owns the KV cache and its scratch memory (all allocated in engine_open, sized from the config), borrows the model. Knows no
 // plan, no session, no link: a caller names a KV slot and positions. One thread calls it at a time; it spreads the work over
 // its pool. Results do not depend on batch, chunk, thread count or implementation (kernels/canonical.h).
+//
+// Errors come in two sorts. A call that breaks a precondition fails as a whole, before anything is computed (ERR_RANGE: slot, position
+// or token out of range, too many tokens). A value that cannot be carried fails only the item it belongs to: the others of
+// the batch get the bits they would have alone, so a stream never depends on its company.
 #ifndef HEARTH_ENGINE_ENGINE_H
 #define HEARTH_ENGINE_ENGINE_H
 
@@ -27,14 +31,24 @@ struct engine_config {
 	enum wire_type wire;            // what every layer boundary is rounded to
 };
 
+// Why an item failed: of its first token that did, the layer whose output (or keys and values) could not be carried, and the value.
+struct engine_fault {
+	enum err err;      // OK or ERR_NON_FINITE
+	int32_t layer;     // of the whole model; -1: the embedding; n_layers: the logits
+	int32_t pos;       // the token's position
+	bool in_kv;        // a key or value, not the layer's output
+	float value;       // the value, as f32
+};
+
 // Part of a batch: consecutive positions of one sequence. Positions before pos_begin must have been computed in this slot;
 // computing a position again overwrites it and forgets everything after it.
 struct engine_item {
-	int32_t slot;          // 0 .. n_slots - 1; a slot appears at most once in a call
+	int32_t slot;              // 0 .. n_slots - 1; a slot appears at most once in a call
 	int32_t pos_begin;
-	int32_t n_tokens;      // >= 1
-	const int32_t *tokens; // (n_tokens), for engine_embed
-	float *hidden;         // (n_tokens, hidden_dim)
+	int32_t n_tokens;          // >= 1
+	const int32_t *tokens;     // (n_tokens), for engine_embed
+	float *hidden;             // (n_tokens, hidden_dim)
+	struct engine_fault fault; // out; after a failed forward, the slot holds positions before pos_begin only, and hidden nothing of use
 };
 
 struct engine;
@@ -42,15 +56,22 @@ struct engine;
 // engine_open refuses (ERR_UNSUPPORTED, naming the tensor) a weight type without kernels, and (ERR_NOMEM, saying how much) what does not fit.
 MUST_USE enum err engine_open(const struct engine_config *c, struct engine **out, struct errmsg *em);
 void engine_close(struct engine *e); // NULL is allowed
-// engine_kv_bytes returns the bytes of KV cache this engine holds.
+// engine_bytes returns the memory this engine takes, engine_kv_bytes what of it is KV cache.
+uint64_t engine_bytes(const struct engine *e);
 uint64_t engine_kv_bytes(const struct engine *e);
+const struct hparams *engine_hparams(const struct engine *e);
+int32_t engine_batch_max(const struct engine *e);
 
-// engine_embed writes the embedding of tokens, rounded to the wire type, into hidden.
-MUST_USE enum err engine_embed(struct engine *e, const struct engine_item *items, int32_t n_items, struct errmsg *em);
-// engine_forward runs layers [layer_begin, layer_end) in place on hidden, rounding after each layer. ERR_NON_FINITE names the
-// layer (and for f16 the value that left its range).
-MUST_USE enum err engine_forward(struct engine *e, const struct engine_item *items, int32_t n_items, struct errmsg *em);
-// engine_logits writes (n, vocab_size) logits of n hidden states (n, hidden_dim), n <= batch_max. ERR_NON_FINITE as above.
+// engine_embed writes the embedding of tokens, rounded to the wire type, into hidden. slot is not used.
+MUST_USE enum err engine_embed(struct engine *e, struct engine_item *items, int32_t n_items, struct errmsg *em);
+// engine_forward runs layers [layer_begin, layer_end) in place on hidden, rounding after each layer.
+// Both return ERR_NON_FINITE when an item failed; em tells of the first one, each item's fault of its own.
+MUST_USE enum err engine_forward(struct engine *e, struct engine_item *items, int32_t n_items, struct errmsg *em);
+// engine_logits writes (n, vocab_size) logits of n hidden states (n, hidden_dim), n <= batch_max. With ERR_NON_FINITE every row has been
+// written all the same: the caller finds out which ones are good (sampler_draw and logits_hash_push refuse the others).
 MUST_USE enum err engine_logits(struct engine *e, const float *hidden, int32_t n, float *logits, struct errmsg *em);
+
+// engine_fault_describe writes what a person reads into em and returns the fault's code.
+enum err engine_fault_describe(const struct engine *e, const struct engine_fault *f, struct errmsg *em);
 
 #endif

@@ -1,0 +1,294 @@
+#include "engine/engine.h"
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "engine/engine_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEAD_DIM_MAX 512 // what kernels_attention takes
+
+// Memory is laid out twice by the same function: without an arena it only adds up, with one it carves. So the sum cannot differ from
+// what is carved.
+struct carver {
+	struct arena *arena; // NULL: measure
+	size_t need;
+	bool overflow;
+};
+
+static void *carve(struct carver *c, size_t n, size_t size)
+{
+	if (c->arena != NULL) {
+		void *p = arena_alloc_raw(c->arena, n, size);
+		ASSERT(p != NULL);
+		return p;
+	}
+	size_t bytes;
+	if (!mul_size(n, size, &bytes) || !add_size(bytes, 63, &bytes) || !add_size(c->need, bytes & ~(size_t)63, &c->need))
+		c->overflow = true;
+	return NULL;
+}
+
+static float *carve_floats(struct carver *c, int32_t rows, int32_t cols)
+{
+	return carve(c, (size_t)rows * (size_t)cols, sizeof(float)); // two int32_t never wrap a size_t
+}
+
+static struct weight as_weight(const struct tensor_view *t)
+{
+	return (struct weight){.data = t->data, .type = t->type, .rows = t->rows, .cols = t->cols, .row_bytes = t->row_bytes};
+}
+
+// copy_vector carves room for an optional f32 vector and fills it.
+static const float *copy_vector(struct carver *c, const struct tensor_view *t)
+{
+	if (t->data == NULL)
+		return NULL;
+	float *p = carve(c, (size_t)t->cols, sizeof *p);
+	if (p != NULL)
+		memcpy(p, t->data, (size_t)t->cols * sizeof *p);
+	return p;
+}
+
+static void lay_out_layer(struct engine *e, struct carver *c, int32_t layer)
+{
+	struct layer_weights w;
+	model_layer(e->c.model, layer, &w);
+	struct engine_layer l = {
+		.q = as_weight(&w.q), .k = as_weight(&w.k), .v = as_weight(&w.v), .o = as_weight(&w.o),
+		.gate = as_weight(&w.gate), .up = as_weight(&w.up), .down = as_weight(&w.down),
+	};
+	l.attn_norm = copy_vector(c, &w.attn_norm);
+	l.ffn_norm = copy_vector(c, &w.ffn_norm);
+	l.q_bias = copy_vector(c, &w.q_bias);
+	l.k_bias = copy_vector(c, &w.k_bias);
+	l.v_bias = copy_vector(c, &w.v_bias);
+	if (c->arena != NULL)
+		e->layers[layer - e->c.layer_begin] = l;
+}
+
+static void lay_out_kv(struct engine *e, struct carver *c)
+{
+	size_t n = (size_t)(e->c.layer_end - e->c.layer_begin);
+	const int32_t dims[] = {e->c.n_slots, e->hp.n_kv_heads, e->c.ctx_len, e->hp.head_dim};
+	for (size_t i = 0; i < ARRAY_LEN(dims); i++) {
+		if (!mul_size(n, (size_t)dims[i], &n)) {
+			c->overflow = true;
+			return;
+		}
+	}
+	if (n > SIZE_MAX / (2 * sizeof *e->keys)) {
+		c->overflow = true;
+		return;
+	}
+	e->keys = carve(c, n, sizeof *e->keys);
+	e->values = carve(c, n, sizeof *e->values);
+	e->kv_bytes = 2 * n * sizeof *e->keys;
+}
+
+// lay_out_inputs carves the float inputs, and one storage per activation kind: only one input of a kind is in use at a time.
+static void lay_out_inputs(struct engine *e, struct carver *c)
+{
+	struct engine_input *inputs[] = {&e->normed, &e->attended, &e->gated};
+	int32_t n = e->c.batch_max;
+	for (size_t i = 0; i < ARRAY_LEN(inputs); i++)
+		inputs[i]->x = carve_floats(c, n, inputs[i]->cols);
+	for (int kind = 0; kind < N_ACT_KINDS; kind++) {
+		size_t bytes = 0;
+		for (size_t i = 0; i < ARRAY_LEN(inputs); i++) {
+			size_t b = inputs[i]->used[kind] ? acts_bytes((enum act_kind)kind, n, inputs[i]->cols) : 0;
+			bytes = b > bytes ? b : bytes;
+		}
+		void *storage = carve(c, bytes, 1);
+		for (size_t i = 0; i < ARRAY_LEN(inputs); i++) {
+			if (inputs[i]->used[kind] && storage != NULL)
+				acts_init(&inputs[i]->acts[kind], (enum act_kind)kind, n, inputs[i]->cols, storage);
+		}
+	}
+}
+
+static void lay_out(struct engine *e, struct carver *c)
+{
+	const struct hparams *hp = &e->hp;
+	int32_t n = e->c.batch_max;
+	e->tokens = carve(c, (size_t)n, sizeof *e->tokens);
+	lay_out_inputs(e, c);
+	if (e->c.has_head) {
+		struct tensor_view norm = model_output_norm(e->c.model);
+		e->output_norm = copy_vector(c, &norm);
+	}
+	if (e->c.layer_begin == e->c.layer_end)
+		return;
+	e->layers = carve(c, (size_t)(e->c.layer_end - e->c.layer_begin), sizeof *e->layers);
+	for (int32_t i = e->c.layer_begin; i < e->c.layer_end; i++)
+		lay_out_layer(e, c, i);
+	lay_out_kv(e, c);
+	e->slot_len = carve(c, (size_t)e->c.n_slots, sizeof *e->slot_len);
+	e->q = carve_floats(c, n, hp->n_heads * hp->head_dim);
+	e->k = carve_floats(c, n, hp->n_kv_heads * hp->head_dim);
+	e->v = carve_floats(c, n, hp->n_kv_heads * hp->head_dim);
+	e->up = carve_floats(c, n, hp->ffn_dim);
+	e->delta = carve_floats(c, n, hp->hidden_dim);
+	e->rope_freq = carve_floats(c, 1, hp->rope_dim / 2);
+	e->rope_cos = carve_floats(c, n, hp->rope_dim / 2);
+	e->rope_sin = carve_floats(c, n, hp->rope_dim / 2);
+	e->attn_scratch_len = (kernels_attention_scratch(e->c.ctx_len, hp->head_dim) + 15) & ~(size_t)15; // threads share no cache line
+	size_t floats;
+	if (!mul_size(e->attn_scratch_len, (size_t)pool_n_threads(e->c.pool), &floats))
+		c->overflow = true;
+	else
+		e->attn_scratch = carve(c, floats, sizeof(float));
+}
+
+static enum err check_type(const struct tensor_view *t, const char *name, struct engine_input *in, struct errmsg *em)
+{
+	if (!kernels_has_type(t->type))
+		return errmsg_fail(em, ERR_UNSUPPORTED, "tensor %s: type %s has no kernels", name, dtype_find(t->type)->name);
+	in->used[kernels_act_kind(t->type)] = true;
+	return OK;
+}
+
+// check_layer refuses weights without kernels and notes which forms each input is needed in.
+static enum err check_layer(struct engine *e, int32_t layer, struct errmsg *em)
+{
+	struct layer_weights w;
+	model_layer(e->c.model, layer, &w);
+	const struct {
+		const struct tensor_view *t;
+		const char *name;
+		struct engine_input *in;
+	} parts[] = {
+		{&w.q, "attn_q", &e->normed}, {&w.k, "attn_k", &e->normed}, {&w.v, "attn_v", &e->normed}, {&w.o, "attn_output", &e->attended},
+		{&w.gate, "ffn_gate", &e->normed}, {&w.up, "ffn_up", &e->normed}, {&w.down, "ffn_down", &e->gated},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+		char name[64];
+		snprintf(name, sizeof name, "blk.%d.%s.weight", (int)layer, parts[i].name);
+		enum err err = check_type(parts[i].t, name, parts[i].in, em);
+		if (err != OK)
+			return err;
+	}
+	return OK;
+}
+
+static enum err check_head(struct engine *e, struct errmsg *em)
+{
+	struct tensor_view embd = model_token_embd(e->c.model), output = model_output(e->c.model);
+	e->embd = as_weight(&embd);
+	e->output = as_weight(&output);
+	if (!kernels_has_type(embd.type))
+		return errmsg_fail(em, ERR_UNSUPPORTED, "tensor token_embd.weight: type %s has no kernels", dtype_find(embd.type)->name);
+	return check_type(&output, e->hp.tied_embeddings ? "token_embd.weight" : "output.weight", &e->normed, em);
+}
+
+static enum err check_config(struct engine *e, struct errmsg *em)
+{
+	const struct engine_config *c = &e->c;
+	const struct hparams *hp = &e->hp;
+	ASSERT(c->layer_begin >= 0);
+	ASSERT(c->layer_begin <= c->layer_end);
+	ASSERT(c->layer_end <= hp->n_layers);
+	if (c->batch_max < 1 || (c->layer_begin < c->layer_end && (c->n_slots < 1 || c->ctx_len < 1)))
+		return errmsg_fail(em, ERR_RANGE, "engine: %d slots of %d tokens, %d tokens at once: each must be at least 1", (int)c->n_slots,
+			(int)c->ctx_len, (int)c->batch_max);
+	if (hp->head_dim % 8 != 0 || hp->head_dim > HEAD_DIM_MAX)
+		return errmsg_fail(em, ERR_UNSUPPORTED, "head_dim %d unsupported (want a multiple of 8, at most %d)", (int)hp->head_dim, HEAD_DIM_MAX);
+	for (int32_t i = c->layer_begin; i < c->layer_end; i++) {
+		enum err err = check_layer(e, i, em);
+		if (err != OK)
+			return err;
+	}
+	return c->has_head ? check_head(e, em) : OK;
+}
+
+static enum err allocate(struct engine *e, struct errmsg *em)
+{
+	struct carver measure = {0};
+	lay_out(e, &measure);
+	if (measure.overflow)
+		return errmsg_fail(em, ERR_NOMEM, "engine: %d slots of %d tokens need more memory than this machine can address", (int)e->c.n_slots,
+			(int)e->c.ctx_len);
+	if (arena_open(measure.need, &e->arena) != OK)
+		return errmsg_fail(em, ERR_NOMEM, "engine: cannot allocate %zu MiB (%llu MiB of it KV cache, %d slots of %d tokens)",
+			measure.need >> 20, (unsigned long long)(e->kv_bytes >> 20), (int)e->c.n_slots, (int)e->c.ctx_len);
+	lay_out(e, &(struct carver){.arena = &e->arena});
+	return OK;
+}
+
+enum err engine_open(const struct engine_config *c, struct engine **out, struct errmsg *em)
+{
+	struct engine *e = calloc(1, sizeof *e);
+	if (e == NULL)
+		return errmsg_fail(em, ERR_NOMEM, "engine: cannot allocate %zu bytes", sizeof *e);
+	e->c = *c;
+	e->hp = *model_hparams(c->model);
+	e->normed.cols = e->hp.hidden_dim;
+	if (c->layer_begin < c->layer_end) {
+		e->attended.cols = e->hp.n_heads * e->hp.head_dim;
+		e->gated.cols = e->hp.ffn_dim;
+	}
+	enum err err = check_config(e, em);
+	if (err == OK)
+		err = allocate(e, em);
+	if (err != OK) {
+		errmsg_prefix(em, err, "%s", model_path(c->model));
+		engine_close(e);
+		return err;
+	}
+	if (c->layer_begin < c->layer_end) {
+		memset(e->slot_len, 0, (size_t)c->n_slots * sizeof *e->slot_len);
+		rope_freqs(e->hp.rope_theta, e->hp.rope_dim, e->rope_freq);
+	}
+	*out = e;
+	return OK;
+}
+
+void engine_close(struct engine *e)
+{
+	if (e == NULL)
+		return;
+	arena_close(&e->arena);
+	free(e);
+}
+
+uint64_t engine_bytes(const struct engine *e)
+{
+	return sizeof *e + e->arena.cap;
+}
+
+uint64_t engine_kv_bytes(const struct engine *e)
+{
+	return e->kv_bytes;
+}
+
+const struct hparams *engine_hparams(const struct engine *e)
+{
+	return &e->hp;
+}
+
+int32_t engine_batch_max(const struct engine *e)
+{
+	return e->c.batch_max;
+}
+
+enum err engine_fault_describe(const struct engine *e, const struct engine_fault *f, struct errmsg *em)
+{
+	char where[48];
+	if (f->layer < 0)
+		snprintf(where, sizeof where, "embedding");
+	else if (f->layer == e->hp.n_layers)
+		snprintf(where, sizeof where, "logits");
+	else
+		snprintf(where, sizeof where, "layer %d", (int)f->layer);
+	if (f->err == OK)
+		return OK;
+	if (f->in_kv)
+		return errmsg_fail(em, f->err, "%s: a key or value of position %d is out of f16's range (got %g, at most 65504)", where,
+			(int)f->pos, (double)f->value);
+	if (f->layer < e->hp.n_layers && e->c.wire == WIRE_F16)
+		return errmsg_fail(em, f->err, "%s: output of position %d is out of f16's range (got %g, at most 65504): use another wire type",
+			where, (int)f->pos, (double)f->value);
+	return errmsg_fail(em, f->err, "%s: output of position %d is not finite (got %g)", where, (int)f->pos, (double)f->value);
+}

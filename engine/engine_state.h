@@ -1,0 +1,70 @@
+// What an engine is made of; private to engine/.
+#ifndef HEARTH_ENGINE_ENGINE_STATE_H
+#define HEARTH_ENGINE_ENGINE_STATE_H
+
+#include "base/arena.h"
+#include "engine/engine.h"
+
+#define N_ACT_KINDS 3
+
+// One layer, ready to compute. Matrices are borrowed from the model; norms and biases are copies, because a file may place them at any
+// byte and they are small.
+struct engine_layer {
+	struct weight q, k, v, o, gate, up, down;
+	const float *attn_norm, *ffn_norm;       // (hidden_dim)
+	const float *q_bias, *k_bias, *v_bias;   // (rows), or NULL
+};
+
+// One input of products, in each form that a product of it takes.
+struct engine_input {
+	float *x;                        // (batch_max, cols)
+	int32_t cols;
+	bool used[N_ACT_KINDS];
+	struct acts acts[N_ACT_KINDS];
+};
+
+// One token of the running batch.
+struct engine_token {
+	int32_t slot;
+	int32_t pos;
+	float *hidden; // (hidden_dim)
+	struct engine_fault fault;
+};
+
+struct engine {
+	struct engine_config c;
+	struct hparams hp;
+	struct arena arena;
+	uint64_t kv_bytes;
+	struct engine_layer *layers; // (layer_end - layer_begin)
+
+	// KV cache, f16: (layers, n_slots, n_kv_heads, ctx_len, head_dim), each. A head's positions lie side by side, as attention reads them.
+	uint16_t *keys, *values;
+	int32_t *slot_len; // (n_slots): positions computed
+
+	// Scratch of one call.
+	struct engine_token *tokens;               // (batch_max)
+	struct engine_input normed;                // RMSNorm's output: q, k, v, gate, up, lm_head read it
+	struct engine_input attended;              // attention's output: o reads it
+	struct engine_input gated;                 // the GLU's output, made in place of gate: down reads it
+	float *q, *k, *v;                          // (batch_max, rows)
+	float *up;                                 // (batch_max, ffn_dim)
+	float *delta;                              // (batch_max, hidden_dim): what a residual adds
+	float *rope_freq;                          // (rope_dim / 2)
+	float *rope_cos, *rope_sin;                // (batch_max, rope_dim / 2)
+	float *attn_scratch;                       // (threads, attn_scratch_len)
+	size_t attn_scratch_len;
+
+	// The head.
+	struct weight embd, output;
+	const float *output_norm; // (hidden_dim)
+};
+
+// engine_kv_at returns the index in keys and values of head `kv_head` of `slot`, position 0; layer counts from layer_begin.
+static inline size_t engine_kv_at(const struct engine *e, int32_t layer, int32_t slot, int32_t kv_head)
+{
+	size_t row = ((size_t)layer * (size_t)e->c.n_slots + (size_t)slot) * (size_t)e->hp.n_kv_heads + (size_t)kv_head;
+	return row * (size_t)e->c.ctx_len * (size_t)e->hp.head_dim;
+}
+
+#endif

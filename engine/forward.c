@@ -1,0 +1,248 @@
+// The llama architecture: one batch through a range of layers.
+//
+// h += o(attention(norm(h))); h += down(silu(gate(norm(h))) * up(norm(h))); round to the wire type. Each product's weights are read once for
+// all tokens of the batch; attention goes token by token.
+#include "base/assert.h"
+#include "engine/crew.h"
+
+#include <string.h>
+
+#define F16_EXP_MASK 0x7c00
+
+static void fail_token(struct engine_token *t, struct engine_fault f)
+{
+	if (t->fault.err == OK) // the first fault is the cause of the later ones
+		t->fault = f;
+}
+
+static void normalise(struct hand *h, int32_t begin, int32_t end, const float *w)
+{
+	struct engine *e = h->crew->e;
+	size_t n = (size_t)e->hp.hidden_dim;
+	for (int32_t t = begin; t < end; t++)
+		kernels_rmsnorm(e->c.kernels, e->tokens[t].hidden, w, e->hp.hidden_dim, e->hp.norm_eps, e->normed.x + (size_t)t * n);
+	crew_quantise(h, &e->normed, begin, end);
+}
+
+static void add_delta(struct engine *e, int32_t begin, int32_t end)
+{
+	for (int32_t t = begin; t < end; t++)
+		kernels_add(e->c.kernels, e->tokens[t].hidden, e->delta + (size_t)t * (size_t)e->hp.hidden_dim, e->hp.hidden_dim);
+}
+
+// end_layer rounds what leaves `layer`: every layer boundary, cut or not.
+static void end_layer(struct engine *e, int32_t layer, int32_t begin, int32_t end)
+{
+	for (int32_t t = begin; t < end; t++) {
+		struct engine_token *tok = &e->tokens[t];
+		int32_t bad;
+		if (wire_round(e->c.wire, tok->hidden, e->hp.hidden_dim, &bad) != OK)
+			fail_token(tok, (struct engine_fault){ERR_NON_FINITE, layer, tok->pos, false, tok->hidden[bad]});
+	}
+}
+
+// store_f16 puts one head's key or value into the cache; a value that f16 cannot hold fails the token.
+static void store_f16(struct engine *e, struct engine_token *tok, int32_t layer, const float *x, uint16_t *to)
+{
+	int32_t n = e->hp.head_dim;
+	kernels_f32_to_f16(e->c.kernels, x, n, to);
+	uint32_t bad = 0;
+	for (int32_t i = 0; i < n; i++)
+		bad |= (to[i] & F16_EXP_MASK) == F16_EXP_MASK;
+	if (!bad)
+		return;
+	int32_t i = 0;
+	while ((to[i] & F16_EXP_MASK) != F16_EXP_MASK)
+		i++;
+	fail_token(tok, (struct engine_fault){ERR_NON_FINITE, layer, tok->pos, true, x[i]});
+}
+
+static void add_bias(struct engine *e, float *y, const float *bias, int32_t n)
+{
+	if (bias != NULL)
+		kernels_add(e->c.kernels, y, bias, n);
+}
+
+// place_token finishes q, k and v of one token: bias, rotation by its position, and into the KV cache.
+static void place_token(struct engine *e, const struct engine_layer *l, int32_t layer, int32_t t)
+{
+	const struct hparams *hp = &e->hp;
+	struct engine_token *tok = &e->tokens[t];
+	int32_t n_q = hp->n_heads * hp->head_dim, n_kv = hp->n_kv_heads * hp->head_dim, n_pairs = hp->rope_dim / 2;
+	float *q = e->q + (size_t)t * (size_t)n_q, *k = e->k + (size_t)t * (size_t)n_kv, *v = e->v + (size_t)t * (size_t)n_kv;
+	const float *cos = e->rope_cos + (size_t)t * (size_t)n_pairs, *sin = e->rope_sin + (size_t)t * (size_t)n_pairs;
+	add_bias(e, q, l->q_bias, n_q);
+	add_bias(e, k, l->k_bias, n_kv);
+	add_bias(e, v, l->v_bias, n_kv);
+	for (int32_t i = 0; i < hp->n_heads; i++)
+		kernels_rope_pairs(e->c.kernels, q + (size_t)i * (size_t)hp->head_dim, n_pairs, cos, sin);
+	for (int32_t i = 0; i < hp->n_kv_heads; i++) {
+		size_t at = engine_kv_at(e, layer - e->c.layer_begin, tok->slot, i) + (size_t)tok->pos * (size_t)hp->head_dim;
+		float *head = k + (size_t)i * (size_t)hp->head_dim;
+		kernels_rope_pairs(e->c.kernels, head, n_pairs, cos, sin);
+		store_f16(e, tok, layer, head, e->keys + at);
+		store_f16(e, tok, layer, v + (size_t)i * (size_t)hp->head_dim, e->values + at);
+	}
+}
+
+static void attend_head(struct hand *h, int32_t layer, int32_t t, int32_t head)
+{
+	struct engine *e = h->crew->e;
+	const struct hparams *hp = &e->hp;
+	const struct engine_token *tok = &e->tokens[t];
+	size_t kv = engine_kv_at(e, layer - e->c.layer_begin, tok->slot, head / (hp->n_heads / hp->n_kv_heads));
+	size_t at = ((size_t)t * (size_t)hp->n_heads + (size_t)head) * (size_t)hp->head_dim;
+	struct attention a = {
+		.q = e->q + at,
+		.k = e->keys + kv,
+		.v = e->values + kv,
+		.stride = (size_t)hp->head_dim,
+		.n_pos = tok->pos + 1,
+		.head_dim = hp->head_dim,
+	};
+	kernels_attention(e->c.kernels, &a, e->attn_scratch + (size_t)h->idx * e->attn_scratch_len, e->attended.x + at);
+}
+
+// attend goes head by head, tokens inside: the query heads that share a KV head follow each other, while its keys are in the cache.
+static void attend(struct hand *h, int32_t layer)
+{
+	int32_t n_tokens = h->crew->n_tokens, unit;
+	while (crew_take(h, n_tokens * h->crew->e->hp.n_heads, &unit))
+		attend_head(h, layer, unit % n_tokens, unit / n_tokens);
+}
+
+// gate_and_up computes the same rows of both and joins them at once, while they are in the cache.
+static void gate_and_up(struct hand *h, const struct engine_layer *l)
+{
+	struct engine *e = h->crew->e;
+	int32_t rows = e->hp.ffn_dim, per_unit = crew_rows_per_unit(h, rows), unit;
+	const struct acts *gate_in = &e->normed.acts[kernels_act_kind(l->gate.type)], *up_in = &e->normed.acts[kernels_act_kind(l->up.type)];
+	while (crew_take(h, rows / per_unit + (rows % per_unit != 0), &unit)) {
+		int32_t begin = unit * per_unit, end = rows - begin > per_unit ? begin + per_unit : rows;
+		kernels_matmul(e->c.kernels, &l->gate, gate_in, begin, end, e->gated.x, (size_t)rows);
+		kernels_matmul(e->c.kernels, &l->up, up_in, begin, end, e->up, (size_t)rows);
+		for (int32_t t = 0; t < h->crew->n_tokens; t++) {
+			size_t at = (size_t)t * (size_t)rows + (size_t)begin;
+			kernels_swiglu(e->c.kernels, e->gated.x + at, e->up + at, end - begin, e->gated.x + at);
+		}
+	}
+}
+
+static void run_layer(struct hand *h, int32_t layer)
+{
+	struct engine *e = h->crew->e;
+	const struct engine_layer *l = &e->layers[layer - e->c.layer_begin];
+	int32_t begin, end;
+	crew_tokens(h, &begin, &end);
+
+	normalise(h, begin, end, l->attn_norm);
+	crew_end_phase(h);
+	crew_products(h, (const struct product[]){{&l->q, &e->normed, e->q}, {&l->k, &e->normed, e->k}, {&l->v, &e->normed, e->v}}, 3);
+	crew_end_phase(h);
+	for (int32_t t = begin; t < end; t++)
+		place_token(e, l, layer, t);
+	crew_end_phase(h);
+	attend(h, layer);
+	crew_end_phase(h);
+	crew_quantise(h, &e->attended, begin, end);
+	crew_end_phase(h);
+	crew_products(h, &(struct product){&l->o, &e->attended, e->delta}, 1);
+	crew_end_phase(h);
+
+	add_delta(e, begin, end);
+	normalise(h, begin, end, l->ffn_norm);
+	crew_end_phase(h);
+	gate_and_up(h, l);
+	crew_end_phase(h);
+	crew_quantise(h, &e->gated, begin, end);
+	crew_end_phase(h);
+	crew_products(h, &(struct product){&l->down, &e->gated, e->delta}, 1);
+	crew_end_phase(h);
+	// The next layer begins with the same tokens on the same thread: no phase ends here.
+	add_delta(e, begin, end);
+	end_layer(e, layer, begin, end);
+}
+
+static void run_layers(void *ctx, int32_t thread_idx, int32_t n_threads)
+{
+	struct hand h = {.crew = ctx, .idx = thread_idx, .n_hands = n_threads};
+	struct engine *e = h.crew->e;
+	int32_t begin, end, n_pairs = e->hp.rope_dim / 2;
+	crew_tokens(&h, &begin, &end);
+	for (int32_t t = begin; t < end; t++) {
+		size_t at = (size_t)t * (size_t)n_pairs;
+		rope_table(e->rope_freq, n_pairs, e->tokens[t].pos, e->rope_cos + at, e->rope_sin + at);
+	}
+	for (int32_t layer = e->c.layer_begin; layer < e->c.layer_end; layer++)
+		run_layer(&h, layer);
+}
+
+static enum err check_item(const struct engine *e, const struct engine_item *items, int32_t i, struct errmsg *em)
+{
+	const struct engine_item *it = &items[i];
+	if (it->slot < 0 || it->slot >= e->c.n_slots)
+		return errmsg_fail(em, ERR_RANGE, "engine: KV slot %d, want 0 to %d", (int)it->slot, (int)e->c.n_slots - 1);
+	if (it->n_tokens < 1 || it->pos_begin < 0 || it->pos_begin > e->c.ctx_len - it->n_tokens)
+		return errmsg_fail(em, ERR_RANGE, "engine: %d tokens at position %d do not fit a context of %d", (int)it->n_tokens,
+			(int)it->pos_begin, (int)e->c.ctx_len);
+	if (it->pos_begin > e->slot_len[it->slot])
+		return errmsg_fail(em, ERR_RANGE, "engine: position %d of slot %d, but only %d are computed", (int)it->pos_begin, (int)it->slot,
+			(int)e->slot_len[it->slot]);
+	for (int32_t j = 0; j < i; j++) {
+		if (items[j].slot == it->slot)
+			return errmsg_fail(em, ERR_RANGE, "engine: KV slot %d twice in one batch", (int)it->slot);
+	}
+	return OK;
+}
+
+// take_batch checks the items and lists their tokens.
+static enum err take_batch(struct engine *e, struct engine_item *items, int32_t n_items, int32_t *n_tokens, struct errmsg *em)
+{
+	int32_t n = 0;
+	for (int32_t i = 0; i < n_items; i++) {
+		enum err err = check_item(e, items, i, em);
+		if (err != OK)
+			return err;
+		if (items[i].n_tokens > e->c.batch_max - n)
+			return errmsg_fail(em, ERR_RANGE, "engine: more than %d tokens in one batch", (int)e->c.batch_max);
+		for (int32_t t = 0; t < items[i].n_tokens; t++) {
+			e->tokens[n++] = (struct engine_token){
+				.slot = items[i].slot,
+				.pos = items[i].pos_begin + t,
+				.hidden = items[i].hidden + (size_t)t * (size_t)e->hp.hidden_dim,
+			};
+		}
+	}
+	*n_tokens = n;
+	return OK;
+}
+
+// settle_item gives an item the fault of its earliest token, which is the one that a smaller chunk would have met too.
+static void settle_item(struct engine *e, struct engine_item *it, const struct engine_token *tokens)
+{
+	it->fault = (struct engine_fault){0};
+	for (int32_t t = 0; t < it->n_tokens && it->fault.err == OK; t++)
+		it->fault = tokens[t].fault;
+	e->slot_len[it->slot] = it->pos_begin + (it->fault.err == OK ? it->n_tokens : 0);
+}
+
+enum err engine_forward(struct engine *e, struct engine_item *items, int32_t n_items, struct errmsg *em)
+{
+	ASSERT(e->c.layer_begin < e->c.layer_end);
+	struct crew crew = {.e = e};
+	enum err err = take_batch(e, items, n_items, &crew.n_tokens, em);
+	if (err != OK || crew.n_tokens == 0)
+		return err;
+	crew_set_input(&e->normed, crew.n_tokens);
+	crew_set_input(&e->attended, crew.n_tokens);
+	crew_set_input(&e->gated, crew.n_tokens);
+	pool_run(e->c.pool, run_layers, &crew);
+
+	const struct engine_token *at = e->tokens;
+	for (int32_t i = 0; i < n_items; at += items[i].n_tokens, i++) {
+		settle_item(e, &items[i], at);
+		if (items[i].fault.err != OK && err == OK)
+			err = engine_fault_describe(e, &items[i].fault, em);
+	}
+	return err;
+}
