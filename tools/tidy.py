@@ -174,8 +174,11 @@ class Tidy:
             of = str(pathlib.PurePath(target).parent)
             if of != folder and of not in rule and target not in rule:
                 self.find(where, '%s/ may not include "%s" (may: %s)' % (folder, target, ", ".join(rule) or "only libc"))
-        # x.c begins with x.h, or with x_impl.h, x_state.h: the inside that x.h keeps from others.
-        if name.endswith(".c") and own_header in known and not re.match(own_header[:-2] + r"(_\w+)?\.h$", first or ""):
+        # Own header first, or one of the same folder that includes it: the inside it keeps from others (x_state.h).
+        if name.endswith(".c") and own_header in known and first != own_header:
+            inside = self.root / (first or "")
+            if str(pathlib.PurePath(first or "").parent) == folder and inside.is_file() and '#include "%s"' % own_header in inside.read_text():
+                return
             self.find(name, 'its own header "%s" is not included first' % own_header)
 
     # Objects

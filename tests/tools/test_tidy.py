@@ -85,6 +85,12 @@ def test_a_file_includes_its_own_header_first(tree):
     one(tree.tidy(), "base/err.c", "first")
 
 
+def test_a_file_may_begin_with_the_inside_of_its_header(tree):
+    tree.write("base/err_state.h", '#include "base/err.h"\n')
+    tree.write("base/err.c", '#include "base/err_state.h"\n\nint err_ok(void)\n{\n\treturn 0;\n}\n')
+    assert tree.tidy() == []
+
+
 def test_a_folder_without_a_rule_is_a_finding(tree):
     tree.write("extras/thing.h", "struct thing;\n")
     one(tree.tidy(), "no include rule for extras/")
