@@ -110,8 +110,8 @@ void loop_task_init(struct loop_task *t, loop_fn fn, void *ctx);
 // loop_task_post queues `t`: any thread, also NNG's callbacks. A task already queued stays where it is (one run, not two).
 void loop_task_post(struct loop *l, struct loop_task *t);
 // loop_task_cancel takes `t` out of the queue; loop's thread only, so afterwards fn is neither running nor will it.
-// Whoever may still post it must have been silenced before.
-void loop_task_cancel(struct loop *l, struct loop_task *t);
+// Whoever may still post it must have been silenced before. Returns whether it was queued.
+bool loop_task_cancel(struct loop *l, struct loop_task *t);
 
 // loop_post runs fn(ctx) on the loop's thread: any thread. ERR_LIMIT: LOOP_POSTS_MAX are waiting; nothing was queued.
 MUST_USE enum err loop_post(struct loop *l, loop_fn fn, void *ctx);

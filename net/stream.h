@@ -49,6 +49,9 @@ struct stream_peer {
 // stream_peer_text writes "192.168.1.7:41234", "[fe80::1]:41234" or "local", with its NUL.
 void stream_peer_text(const struct stream_peer *p, char out[STREAM_PEER_TEXT]);
 
+// stream_peer_of looks at a connection that was accepted; one that is already reset gives an unknown peer (is_ip false).
+struct stream_peer stream_peer_of(nng_stream *conn);
+
 struct stream;
 
 // One of these is the last event of a stream: on_end. After it only stream_close may be called.
@@ -77,14 +80,11 @@ struct stream {
 	struct loop_task dial_task, read_task, write_task;
 	struct loop_timer dial_timer;
 	struct stream_chunk *head, **tail; // chunks not wholly sent
-	struct stream_chunk *spare;        // the last one sent, kept for the next: no page faults for each large frame
 	size_t queued_bytes;               // not yet sent
 	uint32_t queued_chunks;
 	size_t queued_bytes_max;
 	uint32_t queued_chunks_max;
-	size_t sending; // bytes given to NNG
 	bool is_reading, is_writing, has_ended;
-	bool *gone; // where the event under way learns that the stream was closed inside it
 	struct stream_peer peer;
 };
 
