@@ -48,7 +48,9 @@ static enum err put_path(const char *dir, const char *name, char *out, size_t ca
 	int n = snprintf(out, cap, "%s/%s", dir, name);
 	if (n >= 0 && (size_t)n < cap)
 		return OK;
-	return errmsg_fail(em, ERR_LIMIT, "state directory %s: its path has %zu characters, a socket in it may have at most %zu: choose a shorter one with --state",
+	return errmsg_fail(em, ERR_LIMIT,
+		"state directory %s: its path has %zu characters, a socket in it may have at most %zu: choose a shorter one with "
+		"--state",
 		dir, strlen(dir), cap - 2 - strlen(name));
 }
 
@@ -231,7 +233,8 @@ static enum err take_lock(struct admin_server *s, const char *state_dir, struct 
 	return errmsg_fail(em, ERR_IO, "%s: lock: %s", path, strerror(errno));
 }
 
-enum err admin_server_open(struct admin_server **out, struct loop *loop, const char *state_dir, const struct admin_callbacks *callbacks, struct errmsg *em)
+enum err admin_server_open(struct admin_server **out, struct loop *loop, const char *state_dir,
+	const struct admin_callbacks *callbacks, struct errmsg *em)
 {
 	*out = NULL;
 	struct admin_server *s = calloc(1, sizeof *s);
@@ -285,7 +288,8 @@ uint32_t admin_server_n_clients(const struct admin_server *s)
 static enum err connect_error(const char *state_dir, int e, struct errmsg *em)
 {
 	if (e == ENOENT || e == ECONNREFUSED || e == ENOTDIR)
-		return errmsg_fail(em, ERR_NOT_FOUND, "no coordinator is running with state directory %s: start it with hearth serve", state_dir);
+		return errmsg_fail(em, ERR_NOT_FOUND,
+			"no coordinator is running with state directory %s: start it with hearth serve", state_dir);
 	return errmsg_fail(em, ERR_IO, "%s/%s: %s", state_dir, ADMIN_SOCKET_NAME, strerror(e));
 }
 
@@ -370,7 +374,8 @@ enum err admin_read_line(struct admin_conn *c, int timeout_ms, const char **line
 		}
 		seen = c->used;
 		if (c->used == ADMIN_LINE_MAX + 1)
-			return errmsg_fail(em, ERR_LIMIT, "the coordinator's answer has a line of more than %d bytes", ADMIN_LINE_MAX);
+			return errmsg_fail(
+				em, ERR_LIMIT, "the coordinator's answer has a line of more than %d bytes", ADMIN_LINE_MAX);
 		enum err e = wait_readable(c->fd, deadline_ns, em);
 		if (e != OK)
 			return e;
@@ -378,7 +383,8 @@ enum err admin_read_line(struct admin_conn *c, int timeout_ms, const char **line
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return errmsg_fail(em, ERR_CLOSED, "the coordinator ended the connection%s%s", n < 0 ? ": " : "", n < 0 ? strerror(errno) : "");
+			return errmsg_fail(em, ERR_CLOSED, "the coordinator ended the connection%s%s", n < 0 ? ": " : "",
+				n < 0 ? strerror(errno) : "");
 		c->used += (size_t)n;
 	}
 }

@@ -34,8 +34,8 @@ struct admin_callbacks {
 
 // admin_server_open listens at STATE_DIR/admin.sock. ERR_EXISTS: a process serves this directory already; ERR_LIMIT: the path is longer than
 // a Unix socket's may be; ERR_IO.
-MUST_USE enum err admin_server_open(struct admin_server **out, struct loop *loop, const char *state_dir, const struct admin_callbacks *callbacks,
-	struct errmsg *em);
+MUST_USE enum err admin_server_open(struct admin_server **out, struct loop *loop, const char *state_dir,
+	const struct admin_callbacks *callbacks, struct errmsg *em);
 // admin_server_close disconnects everybody (no on_gone), removes the socket file. NULL is fine.
 void admin_server_close(struct admin_server *s);
 uint32_t admin_server_n_clients(const struct admin_server *s);

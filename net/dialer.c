@@ -17,7 +17,7 @@ struct dialer {
 	struct link *up;         // the link the host has
 	struct link *next;       // the attempt under way
 	int64_t up_ns;
-	uint32_t at; // of n_addrs * N_FAMILIES: what the next attempt tries
+	uint32_t at;        // of n_addrs * N_FAMILIES: what the next attempt tries
 	char addr[URL_CAP]; // of the attempt under way
 };
 

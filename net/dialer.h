@@ -22,11 +22,11 @@ struct dialer_params {
 	bool (*params)(void *ctx, struct lnk1_client_params *out);
 	// on_failed: an attempt did not come up; `next_ns` is when the next one begins. May be NULL.
 	void (*on_failed)(void *ctx, const char *addr, const struct link_down *down, int64_t next_ns);
-	const struct link_limits *limits;       // borrowed
-	const struct backoff_limits *backoff;   // borrowed; backoff_defaults
-	uint64_t seed;                          // of the jitter
+	const struct link_limits *limits;     // borrowed
+	const struct backoff_limits *backoff; // borrowed; backoff_defaults
+	uint64_t seed;                        // of the jitter
 	uint32_t n_addrs;
-	char addrs[ADDRS_MAX][ADDR_CAP];        // "host:port"
+	char addrs[ADDRS_MAX][ADDR_CAP]; // "host:port"
 };
 
 // dialer_open makes the first attempt from the loop, soon. ERR_RANGE: no address; ERR_NOMEM.

@@ -16,7 +16,7 @@ const struct link_limits link_limits_default = {
 	.close_ns = 1000 * MS,
 	.queued_frames = LINK_QUEUE_FRAMES,
 	// Data: HOP_CREDITS_DEFAULT frames of the largest size, which is all that credits let anybody send.
-	.queued_bytes = {4u << 20, (size_t)HOP_CREDITS_DEFAULT * DATA_RECORD_MAX, 16u << 20},
+	.queued_bytes = {4u << 20, (size_t)HOP_CREDITS_DEFAULT *DATA_RECORD_MAX, 16u << 20},
 	.unauth_max = 64,
 	.unauth_per_addr_max = 16,
 	.failed_per_s = 20,
@@ -61,7 +61,9 @@ static void write_text(struct link *link)
 	switch (d->reason) {
 	case LINK_DOWN_LOST:
 		if (!d->was_up && d->stream == STREAM_EOF && link->is_dialled)
-			snprintf(out, LINK_TEXT_CAP, "closed by the other side during the handshake (it does not know this machine, or is another one)");
+			snprintf(out, LINK_TEXT_CAP,
+				"closed by the other side during the handshake (it does not know this machine, or is another "
+				"one)");
 		else
 			snprintf(out, LINK_TEXT_CAP, "%s (%s)", words, stream_end_words(d->stream));
 		break;
@@ -248,7 +250,8 @@ static void fill_info_judged(struct link *link)
 {
 	const struct lnk1_server *s = &link->handshake.server;
 	struct link_info *i = &link->info;
-	*i = (struct link_info){.kind = s->kind, .mode = s->mode, .client_member_epoch = {s->client_epoch}, .addr = link->stream.peer};
+	*i = (struct link_info){
+		.kind = s->kind, .mode = s->mode, .client_member_epoch = {s->client_epoch}, .addr = link->stream.peer};
 	memcpy(i->peer_pk, s->node_pk, sizeof i->peer_pk);
 	memcpy(i->token_id, s->token_id, sizeof i->token_id);
 	memcpy(i->boot_id, s->boot_id, sizeof i->boot_id);
@@ -287,14 +290,16 @@ static void come_up(struct link *link)
 static void read_handshake(struct link *link)
 {
 	size_t len;
-	uint8_t *room = link->is_dialled ? lnk1_client_room(&link->handshake.client, &len) : lnk1_server_room(&link->handshake.server, &len);
+	uint8_t *room = link->is_dialled ? lnk1_client_room(&link->handshake.client, &len)
+					 : lnk1_server_room(&link->handshake.server, &len);
 	stream_read(&link->stream, room, len);
 }
 
 static void send_handshake(struct link *link, enum link_after after)
 {
 	size_t len;
-	const uint8_t *out = link->is_dialled ? lnk1_client_out(&link->handshake.client, &len) : lnk1_server_out(&link->handshake.server, &len);
+	const uint8_t *out = link->is_dialled ? lnk1_client_out(&link->handshake.client, &len)
+					      : lnk1_server_out(&link->handshake.server, &len);
 	// The machine keeps its message until the next lnk1_x_room; the final record's place is free until the very end.
 	link->small = (struct stream_chunk){.data = (uint8_t *)(uintptr_t)out, .len = len, .is_borrowed = true};
 	link->after = after;
@@ -334,7 +339,8 @@ static void advance(struct link *link, enum lnk1_step step)
 		send_handshake(link, LINK_AFTER_REJECT);
 		break;
 	case LNK1_FAILED:
-		end_now(link, handshake_failed(link->is_dialled ? link->handshake.client.failure : link->handshake.server.failure));
+		end_now(link,
+			handshake_failed(link->is_dialled ? link->handshake.client.failure : link->handshake.server.failure));
 		break;
 	}
 }
@@ -382,7 +388,9 @@ static void on_read(void *ctx, size_t n)
 		take_records(link);
 		return;
 	}
-	advance(link, link->is_dialled ? lnk1_client_received(&link->handshake.client, n) : lnk1_server_received(&link->handshake.server, n));
+	advance(link,
+		link->is_dialled ? lnk1_client_received(&link->handshake.client, n)
+				 : lnk1_server_received(&link->handshake.server, n));
 }
 
 static void on_written(void *ctx)
@@ -422,7 +430,8 @@ static void on_deadline(void *ctx)
 		end_now(link, (struct link_down){.reason = LINK_DOWN_HANDSHAKE_TIMEOUT});
 }
 
-static void init_link(struct link *link, struct loop *loop, const struct link_limits *limits, const struct link_callbacks *callbacks)
+static void init_link(
+	struct link *link, struct loop *loop, const struct link_limits *limits, const struct link_callbacks *callbacks)
 {
 	*link = (struct link){.loop = loop, .limits = limits, .callbacks = *callbacks};
 	loop_timer_init(&link->deadline, on_deadline, link);
@@ -440,7 +449,8 @@ static enum err make_url(const char *addr, char url[LINK_URL_CAP], struct errmsg
 		return errmsg_fail(em, ERR_FORMAT, "%s: no address of a machine (want host:port)", addr);
 	int n = snprintf(url, LINK_URL_CAP, "%s%s", is_url ? "" : "tcp://", addr);
 	if (n < 0 || n >= LINK_URL_CAP)
-		return errmsg_fail(em, ERR_FORMAT, "an address of %zu characters (want at most %d)", strlen(addr), LINK_URL_CAP - 7);
+		return errmsg_fail(
+			em, ERR_FORMAT, "an address of %zu characters (want at most %d)", strlen(addr), LINK_URL_CAP - 7);
 	return OK;
 }
 
@@ -459,7 +469,8 @@ enum err link_dial(struct loop *loop, const char *addr, const struct lnk1_client
 	link->is_dialled = true;
 	link->state = LINK_CONNECTING;
 	link->params = *params;
-	e = stream_connect(&link->stream, loop, url, loop_now_ns(loop) + limits->connect_ns, &handshake_stream_limits, &stream_events, link, em);
+	e = stream_connect(&link->stream, loop, url, loop_now_ns(loop) + limits->connect_ns, &handshake_stream_limits,
+		&stream_events, link, em);
 	if (e != OK) {
 		link_reset(link);
 		free(link);
@@ -471,8 +482,8 @@ enum err link_dial(struct loop *loop, const char *addr, const struct lnk1_client
 
 // ---- The server side ----
 
-enum err link_serve(struct link *link, struct loop *loop, nng_stream *conn, const struct link_limits *limits, const struct link_callbacks *callbacks,
-	const struct link_owner *owner)
+enum err link_serve(struct link *link, struct loop *loop, nng_stream *conn, const struct link_limits *limits,
+	const struct link_callbacks *callbacks, const struct link_owner *owner)
 {
 	init_link(link, loop, limits, callbacks);
 	link->owner = owner;

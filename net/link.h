@@ -25,14 +25,14 @@
 struct link; // from link_dial or a link_listener
 
 // X(name, words)
-#define LINK_DOWN_TABLE(X)                                                                                             \
-	X(LINK_DOWN_CLOSED, "closed by this side")                                                                         \
-	X(LINK_DOWN_PEER_CLOSED, "closed by the other side")                                                               \
-	X(LINK_DOWN_LOST, "connection lost")                                                                               \
-	X(LINK_DOWN_NO_CONNECTION, "no connection")                                                                        \
-	X(LINK_DOWN_HANDSHAKE_TIMEOUT, "the handshake did not finish in time")                                             \
-	X(LINK_DOWN_HANDSHAKE, "handshake failed")                                                                         \
-	X(LINK_DOWN_RECORD, "a record that does not open")                                                                 \
+#define LINK_DOWN_TABLE(X) \
+	X(LINK_DOWN_CLOSED, "closed by this side") \
+	X(LINK_DOWN_PEER_CLOSED, "closed by the other side") \
+	X(LINK_DOWN_LOST, "connection lost") \
+	X(LINK_DOWN_NO_CONNECTION, "no connection") \
+	X(LINK_DOWN_HANDSHAKE_TIMEOUT, "the handshake did not finish in time") \
+	X(LINK_DOWN_HANDSHAKE, "handshake failed") \
+	X(LINK_DOWN_RECORD, "a record that does not open") \
 	X(LINK_DOWN_NOMEM, "out of memory")
 
 enum link_down_reason {
@@ -52,18 +52,18 @@ struct link_down {
 };
 
 struct link_info {
-	struct node_id peer;          // NodeID of peer_pk
+	struct node_id peer; // NodeID of peer_pk
 	uint8_t peer_pk[LNK1_KEY_LEN];
 	enum lnk1_kind kind;
 	enum lnk1_mode mode;
-	bool is_dialled;              // this side opened the connection
+	bool is_dialled; // this side opened the connection
 	uint8_t session_id[LNK1_SESSION_ID_LEN];
-	uint8_t token_id[LNK1_TOKEN_ID_LEN]; // join mode
-	uint8_t boot_id[LNK1_BOOT_ID_LEN];   // the client's
+	uint8_t token_id[LNK1_TOKEN_ID_LEN];     // join mode
+	uint8_t boot_id[LNK1_BOOT_ID_LEN];       // the client's
 	struct member_epoch member_epoch;        // the server's
 	struct member_epoch client_member_epoch; // the client's last stored
 	uint16_t version;
-	uint32_t record_max; // bytes of one frame, both ways
+	uint32_t record_max;     // bytes of one frame, both ways
 	struct stream_peer addr; // dialled: of the address that answered, when it is numeric
 };
 
@@ -77,17 +77,17 @@ struct link_callbacks {
 
 // Deadlines and bounds of links; tests and `--test-limits` give their own.
 struct link_limits {
-	int64_t connect_ns;      // to an open connection
-	int64_t handshake_ns;    // absolute, for the whole handshake
-	int64_t close_ns;        // how long link_close waits for the other side's TAG_FINAL
-	uint32_t queued_frames;  // per link
+	int64_t connect_ns;     // to an open connection
+	int64_t handshake_ns;   // absolute, for the whole handshake
+	int64_t close_ns;       // how long link_close waits for the other side's TAG_FINAL
+	uint32_t queued_frames; // per link
 	size_t queued_bytes[LNK1_N_KINDS];
 	// Before authentication, per listener:
 	uint32_t unauth_max;          // connections
 	uint32_t unauth_per_addr_max; // from one address (IPv6: one /64)
 	uint32_t failed_per_s;        // failed handshakes of one address
 	uint32_t failed_burst;
-	uint32_t addrs_max;           // addresses remembered
+	uint32_t addrs_max; // addresses remembered
 	uint32_t log_lines_per_s;
 };
 
@@ -95,8 +95,8 @@ extern const struct link_limits link_limits_default;
 
 // What a client side needs. params is copied and wiped at the end of the handshake; params.self stays the host's.
 // ERR_FORMAT: no such address ("host:port", or a URL of stream_connect). Nothing is called back from inside.
-MUST_USE enum err link_dial(struct loop *loop, const char *addr, const struct lnk1_client_params *params, const struct link_limits *limits,
-	const struct link_callbacks *callbacks, struct link **out, struct errmsg *em);
+MUST_USE enum err link_dial(struct loop *loop, const char *addr, const struct lnk1_client_params *params,
+	const struct link_limits *limits, const struct link_callbacks *callbacks, struct link **out, struct errmsg *em);
 
 // link_send queues a frame of 1 to record_max bytes: copied once, encrypted now. ERR_RANGE: its length; ERR_LIMIT: the queue is full
 // (the peer does not keep up: nothing was queued); ERR_CLOSED: not up, or closing.
@@ -127,11 +127,11 @@ void *link_user(const struct link *link);
 void link_set_callbacks(struct link *link, const struct link_callbacks *callbacks);
 
 struct link_stats {
-	uint64_t bytes_in, bytes_out;     // on the wire, handshake included
+	uint64_t bytes_in, bytes_out; // on the wire, handshake included
 	uint64_t frames_in, frames_out;
-	int64_t up_ns;                    // when it came up
-	int64_t heard_ns;                 // last byte in
-	size_t queued_bytes;              // waiting to be sent
+	int64_t up_ns;       // when it came up
+	int64_t heard_ns;    // last byte in
+	size_t queued_bytes; // waiting to be sent
 	uint32_t queued_frames;
 };
 struct link_stats link_get_stats(const struct link *link);

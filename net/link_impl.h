@@ -15,7 +15,7 @@ enum link_state {
 	LINK_CONNECTING, // client
 	LINK_WAITING,    // server: not started yet, its address failed too often
 	LINK_HANDSHAKE,
-	LINK_JUDGED,  // server, join: the host writes the binding
+	LINK_JUDGED, // server, join: the host writes the binding
 	LINK_UP,
 	LINK_CLOSING, // our TAG_FINAL is queued
 	LINK_ENDED,   // on_down comes next
@@ -27,7 +27,8 @@ enum link_after { LINK_AFTER_READ, LINK_AFTER_UP, LINK_AFTER_REJECT };
 struct link_owner {
 	void *ctx;
 	void (*on_authenticated)(void *ctx, struct link *link); // the link leaves its slot now; link->info is filled in
-	void (*on_failed)(void *ctx, struct link *link, const struct link_down *down, bool blames_invite, const uint8_t *token_id);
+	void (*on_failed)(
+		void *ctx, struct link *link, const struct link_down *down, bool blames_invite, const uint8_t *token_id);
 };
 
 struct link {
@@ -45,8 +46,8 @@ struct link {
 	bool is_in_down;
 	bool *gone; // where a call under way learns that the host aborted the link inside it
 	struct stream stream;
-	struct loop_timer deadline;  // of the handshake, then of closing
-	struct loop_task end_task;   // on_down of an end that was decided inside a call of the host
+	struct loop_timer deadline;       // of the handshake, then of closing
+	struct loop_task end_task;        // on_down of an end that was decided inside a call of the host
 	struct lnk1_client_params params; // client, until connected
 	union {
 		struct lnk1_client client;
@@ -55,9 +56,9 @@ struct link {
 	struct lnk1_link keys;
 	struct stream_chunk small; // a handshake message, or TAG_FINAL: never queued twice at once
 	uint8_t final_record[LNK1_RECORD_EXTRA];
-	uint8_t *rx;        // (rx_cap), owned; NULL before the peer authenticated
+	uint8_t *rx; // (rx_cap), owned; NULL before the peer authenticated
 	size_t rx_cap, rx_have;
-	size_t body_len;    // of the record whose head was taken; 0: a head is awaited
+	size_t body_len; // of the record whose head was taken; 0: a head is awaited
 	struct link_info info;
 	struct link_stats stats;
 	struct link_down down;
@@ -65,8 +66,8 @@ struct link {
 };
 
 // link_serve takes a connection into a slot, WAITING; on failure the slot is as before and the connection is closed.
-MUST_USE enum err link_serve(struct link *link, struct loop *loop, nng_stream *conn, const struct link_limits *limits, const struct link_callbacks *callbacks,
-	const struct link_owner *owner);
+MUST_USE enum err link_serve(struct link *link, struct loop *loop, nng_stream *conn, const struct link_limits *limits,
+	const struct link_callbacks *callbacks, const struct link_owner *owner);
 // link_start begins the handshake of a WAITING link. The deadline that link_serve set stands.
 void link_start(struct link *link, const struct lnk1_server_config *cfg);
 // link_reset closes and wipes what a slot holds, without a word to anybody.

@@ -13,10 +13,10 @@
 
 struct slot {
 	struct link_listener *listener;
-	struct link_owner owner;  // what the slot's link reports to
-	struct link *link;        // LINK_IDLE: free. NULL: the last one authenticated, and there was no memory for another
-	struct addr_entry *addr;  // NULL: free
-	uint64_t order;           // of acceptance
+	struct link_owner owner; // what the slot's link reports to
+	struct link *link;       // LINK_IDLE: free. NULL: the last one authenticated, and there was no memory for another
+	struct addr_entry *addr; // NULL: free
+	uint64_t order;          // of acceptance
 	bool has_token;
 };
 
@@ -211,7 +211,8 @@ static enum err alloc_slots(struct link_listener *l)
 	return addr_table_open(&l->addrs, limits->addrs_max, limits->failed_per_s, limits->failed_burst);
 }
 
-enum err link_listener_open(struct link_listener **out, struct loop *loop, const struct link_listener_params *params, struct errmsg *em)
+enum err link_listener_open(
+	struct link_listener **out, struct loop *loop, const struct link_listener_params *params, struct errmsg *em)
 {
 	ASSERT(params->limits->addrs_max > params->limits->unauth_max);
 	*out = NULL;

@@ -329,20 +329,20 @@ static void wait_for_work(struct loop *l, int64_t deadline_ns)
 		ASSERT(errno == EAGAIN || errno == EINTR);
 }
 
-static void iterate(struct loop *l, int64_t deadline_ns)
+static void run_what_is_due(struct loop *l)
 {
 	begin_iteration(l);
 	run_signals(l);
 	run_tasks(l);
 	run_timers(l);
-	if (!atomic_load(&l->is_stopping))
-		wait_for_work(l, deadline_ns);
 }
 
 void loop_run(struct loop *l)
 {
-	while (!atomic_load(&l->is_stopping))
-		iterate(l, INT64_MAX);
+	while (!atomic_load(&l->is_stopping)) {
+		run_what_is_due(l);
+		wait_for_work(l, INT64_MAX);
+	}
 	atomic_store(&l->is_stopping, false);
 	l->now_ns = 0;
 }
@@ -360,8 +360,10 @@ bool loop_run_until(struct loop *l, bool (*done)(void *ctx), void *ctx, int64_t 
 {
 	bool is_done = done(ctx);
 	while (!is_done && loop_clock_ns() < deadline_ns && !atomic_load(&l->is_stopping)) {
-		iterate(l, deadline_ns);
+		run_what_is_due(l);
 		is_done = done(ctx);
+		if (!is_done)
+			wait_for_work(l, deadline_ns);
 	}
 	l->now_ns = 0;
 	return is_done;

@@ -37,7 +37,7 @@ struct loop_timer {
 	loop_fn fn;
 	void *ctx;
 	int64_t deadline_ns;
-	uint64_t order; // breaks ties
+	uint64_t order;                            // breaks ties
 	struct loop_timer *child, *sibling, *prev; // pairing heap; prev: left sibling, or parent of the first child
 	bool is_set;
 };
@@ -60,7 +60,7 @@ struct loop_stats {
 };
 
 struct loop {
-	pthread_mutex_t mutex; // guards: queue, n_queued, is_waiting, free_posts
+	pthread_mutex_t mutex;  // guards: queue, n_queued, is_waiting, free_posts
 	struct loop_task queue; // sentinel of a ring
 	uint32_t n_queued;
 	bool is_waiting; // in poll: a post must write wake_fd

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SEND_IOVS 4                         // more would make NNG allocate for each send
+#define SEND_IOVS 4                        // more would make NNG allocate for each send
 #define ACCEPT_RETRY_NS INT64_C(100000000) // without descriptors accept fails at once: ten times a second does not burn the CPU
 
 const char *stream_end_words(enum stream_end e)
@@ -220,7 +220,8 @@ static void post_write(void *ctx)
 
 // ---- Opening and closing ----
 
-static enum err init_stream(struct stream *s, struct loop *loop, const struct stream_limits *limits, const struct stream_events *events, void *ctx)
+static enum err init_stream(
+	struct stream *s, struct loop *loop, const struct stream_limits *limits, const struct stream_events *events, void *ctx)
 {
 	*s = (struct stream){.loop = loop,
 		.events = events,
@@ -239,8 +240,8 @@ static enum err init_stream(struct stream *s, struct loop *loop, const struct st
 	return OK;
 }
 
-enum err stream_connect(struct stream *s, struct loop *loop, const char *url, int64_t deadline_ns, const struct stream_limits *limits,
-	const struct stream_events *events, void *ctx, struct errmsg *em)
+enum err stream_connect(struct stream *s, struct loop *loop, const char *url, int64_t deadline_ns,
+	const struct stream_limits *limits, const struct stream_events *events, void *ctx, struct errmsg *em)
 {
 	enum err e = init_stream(s, loop, limits, events, ctx);
 	if (e == OK && nng_aio_alloc(&s->dial_aio, post_dial, s) != 0)
@@ -262,8 +263,8 @@ enum err stream_connect(struct stream *s, struct loop *loop, const char *url, in
 	return OK;
 }
 
-enum err stream_adopt(struct stream *s, struct loop *loop, nng_stream *conn, const struct stream_limits *limits, const struct stream_events *events,
-	void *ctx)
+enum err stream_adopt(struct stream *s, struct loop *loop, nng_stream *conn, const struct stream_limits *limits,
+	const struct stream_events *events, void *ctx)
 {
 	enum err e = init_stream(s, loop, limits, events, ctx);
 	s->conn = conn;
@@ -413,8 +414,8 @@ static enum err fail_listen(struct stream_listener *l, const char *url, int rv, 
 	}
 }
 
-enum err stream_listen(struct stream_listener *l, struct loop *loop, const char *url, void (*on_accept)(void *ctx, nng_stream *conn), void *ctx,
-	struct errmsg *em)
+enum err stream_listen(struct stream_listener *l, struct loop *loop, const char *url,
+	void (*on_accept)(void *ctx, nng_stream *conn), void *ctx, struct errmsg *em)
 {
 	*l = (struct stream_listener){.loop = loop, .on_accept = on_accept, .ctx = ctx};
 	loop_task_init(&l->task, on_accept_done, l);
@@ -431,7 +432,7 @@ enum err stream_listen(struct stream_listener *l, struct loop *loop, const char 
 	}
 	bool is_local = strncmp(url, "ipc:", 4) == 0;
 	rv = is_local ? nng_stream_listener_set_int(l->listener, NNG_OPT_IPC_PERMISSIONS, 0600)
-				  : nng_stream_listener_set_bool(l->listener, NNG_OPT_TCP_NODELAY, true);
+		      : nng_stream_listener_set_bool(l->listener, NNG_OPT_TCP_NODELAY, true);
 	if (rv == 0)
 		rv = nng_stream_listener_listen(l->listener);
 	int port = 0;

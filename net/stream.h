@@ -21,13 +21,13 @@
 #include <stdint.h>
 
 // X(name, words): why a stream ended.
-#define STREAM_END_TABLE(X)                                                                                            \
-	X(STREAM_EOF, "the other side closed the connection")                                                              \
-	X(STREAM_RESET, "the connection was reset")                                                                        \
-	X(STREAM_REFUSED, "connection refused")                                                                            \
-	X(STREAM_UNREACHABLE, "no route to that address")                                                                  \
-	X(STREAM_NO_ADDR, "no such address")                                                                               \
-	X(STREAM_TIMEOUT, "timed out")                                                                                     \
+#define STREAM_END_TABLE(X) \
+	X(STREAM_EOF, "the other side closed the connection") \
+	X(STREAM_RESET, "the connection was reset") \
+	X(STREAM_REFUSED, "connection refused") \
+	X(STREAM_UNREACHABLE, "no route to that address") \
+	X(STREAM_NO_ADDR, "no such address") \
+	X(STREAM_TIMEOUT, "timed out") \
 	X(STREAM_FAILED, "connection failed")
 
 enum stream_end {
@@ -66,7 +66,7 @@ struct stream_chunk {
 	struct stream_chunk *next;
 	uint8_t *data;
 	size_t len;
-	size_t done;     // bytes already sent
+	size_t done;      // bytes already sent
 	bool is_borrowed; // data and the chunk are the caller's, valid until on_written; else both are freed when sent
 };
 
@@ -95,8 +95,8 @@ struct stream_limits {
 
 // stream_connect dials `url` ("tcp://host:port", tcp4 and tcp6 to insist on a family, "ipc:///path"); names are looked up in the background.
 // on_connected or on_end follows; the deadline is absolute. ERR_FORMAT: no such URL.
-MUST_USE enum err stream_connect(struct stream *s, struct loop *loop, const char *url, int64_t deadline_ns, const struct stream_limits *limits,
-	const struct stream_events *events, void *ctx, struct errmsg *em);
+MUST_USE enum err stream_connect(struct stream *s, struct loop *loop, const char *url, int64_t deadline_ns,
+	const struct stream_limits *limits, const struct stream_events *events, void *ctx, struct errmsg *em);
 
 // stream_adopt takes over a connection that a stream_listener accepted; on failure the connection is freed.
 MUST_USE enum err stream_adopt(struct stream *s, struct loop *loop, nng_stream *conn, const struct stream_limits *limits,
@@ -133,8 +133,8 @@ struct stream_listener {
 
 // stream_listen listens on `url`: "tcp://0.0.0.0:7433" (port 0: any free one, see ->port), "ipc:///path" (mode 0600; a path without
 // a living listener is taken over). ERR_EXISTS: somebody listens there; ERR_FORMAT, ERR_IO.
-MUST_USE enum err stream_listen(struct stream_listener *l, struct loop *loop, const char *url, void (*on_accept)(void *ctx, nng_stream *conn), void *ctx,
-	struct errmsg *em);
+MUST_USE enum err stream_listen(struct stream_listener *l, struct loop *loop, const char *url,
+	void (*on_accept)(void *ctx, nng_stream *conn), void *ctx, struct errmsg *em);
 // stream_listener_close: safe on zeroed memory, and from inside on_accept.
 void stream_listener_close(struct stream_listener *l);
 
