@@ -167,27 +167,46 @@ static enum err refuse_experts(const struct gguf *g, struct errmsg *em)
 
 static enum err refuse_rope_scaling(const struct gguf *g, struct errmsg *em)
 {
-	if (gguf_find(g, "llama.rope.scaling.type") != NULL) {
-		struct gguf_str s;
-		char shown[64];
-		enum err e = gguf_get_str(g, "llama.rope.scaling.type", &s, em);
-		if (e != OK)
-			return e;
-		if (s.len != 4 || memcmp(s.data, "none", 4) != 0)
-			return errmsg_fail(em, ERR_UNSUPPORTED, "RoPE scaling \"%s\" (llama.rope.scaling.type) is not supported",
-				printable_copy(s.data, s.len, shown, sizeof shown));
-	}
-	if (gguf_find(g, "llama.rope.scale_linear") != NULL) { // the older name of linear scaling
-		double scale = 1;
-		enum err e = gguf_get_f64(g, "llama.rope.scale_linear", &scale, em);
-		if (e != OK)
-			return e;
-		if (!(scale == 1))
-			return errmsg_fail(em, ERR_UNSUPPORTED, "linear RoPE scaling by %g (llama.rope.scale_linear) is not supported", scale);
-	}
-	if (gguf_find_tensor(g, "rope_freqs.weight") != NULL)
-		return errmsg_fail(em, ERR_UNSUPPORTED, "RoPE frequency factors (tensor rope_freqs.weight) are not supported");
-	return OK;
+	if (gguf_find(g, "llama.rope.scaling.type") == NULL)
+		return OK;
+	struct gguf_str s;
+	char shown[64];
+	enum err e = gguf_get_str(g, "llama.rope.scaling.type", &s, em);
+	if (e == OK && (s.len != 4 || memcmp(s.data, "none", 4) != 0))
+		e = errmsg_fail(em, ERR_UNSUPPORTED, "RoPE scaling \"%s\" (llama.rope.scaling.type) is not supported",
+			printable_copy(s.data, s.len, shown, sizeof shown));
+	return e;
+}
+
+static enum err refuse_linear_scaling(const struct gguf *g, struct errmsg *em)
+{
+	if (gguf_find(g, "llama.rope.scale_linear") == NULL) // the older name
+		return OK;
+	double scale = 1;
+	enum err e = gguf_get_f64(g, "llama.rope.scale_linear", &scale, em);
+	if (e == OK && !(scale == 1))
+		e = errmsg_fail(em, ERR_UNSUPPORTED, "linear RoPE scaling by %g (llama.rope.scale_linear) is not supported", scale);
+	return e;
+}
+
+static enum err refuse_rope_factors(const struct gguf *g, struct errmsg *em)
+{
+	if (gguf_find_tensor(g, "rope_freqs.weight") == NULL)
+		return OK;
+	return errmsg_fail(em, ERR_UNSUPPORTED, "RoPE frequency factors (tensor rope_freqs.weight) are not supported");
+}
+
+static enum err (*const features[])(const struct gguf *g, struct errmsg *em) = {
+	refuse_experts, refuse_rope_scaling, refuse_linear_scaling, refuse_rope_factors,
+};
+
+size_t hparams_features(const struct gguf *g, struct errmsg *list, size_t cap)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < ARRAY_LEN(features) && n < cap; i++)
+		if (features[i](g, &list[n]) != OK)
+			n++;
+	return n;
 }
 
 enum err hparams_check(const struct hparams *hp, struct errmsg *em)
@@ -240,10 +259,8 @@ enum err hparams_read(const struct gguf *g, struct hparams *out, struct errmsg *
 	if (e == OK)
 		e = hparams_check(&hp, em);
 	// What a llama file may ask for and this program does not compute is refused: an answer without it would be wrong.
-	if (e == OK)
-		e = refuse_experts(g, em);
-	if (e == OK)
-		e = refuse_rope_scaling(g, em);
+	for (size_t i = 0; i < ARRAY_LEN(features) && e == OK; i++)
+		e = features[i](g, em);
 	if (e != OK)
 		return e;
 	hp.tied_embeddings = gguf_find_tensor(g, "output.weight") == NULL;

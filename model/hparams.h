@@ -6,6 +6,7 @@
 #include "base/err.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct gguf;
@@ -31,6 +32,9 @@ struct hparams {
 // hparams_read takes them from a container and checks them. ERR_UNSUPPORTED names an architecture, or a feature of one (experts,
 // RoPE scaling, layers that differ), that this program does not run; ERR_NOT_FOUND and ERR_FORMAT name the key.
 MUST_USE enum err hparams_read(const struct gguf *g, struct hparams *out, struct errmsg *em);
+// hparams_features lists what a llama file asks for and this program does not compute: one message for each, at most cap of them; returns how
+// many. hparams_read stops at the first.
+size_t hparams_features(const struct gguf *g, struct errmsg *list, size_t cap);
 // hparams_check tells whether the numbers fit each other and our limits (ERR_FORMAT, ERR_LIMIT): also for those that came from a peer.
 MUST_USE enum err hparams_check(const struct hparams *hp, struct errmsg *em);
 const char *arch_name(enum arch a);

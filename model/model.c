@@ -3,16 +3,12 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/printable.h"
+#include "model/mapped_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define NAME_BYTES 128      // a model's name as it is shown
 #define TENSOR_NAME_CAP 64  // GGUF_NAME_MAX and a NUL
@@ -20,10 +16,7 @@
 struct model {
 	char *path;
 	char name[NAME_BYTES];
-	int fd;
-	struct stat opened; // the file as it was
-	void *map;          // (file bytes)
-	size_t map_bytes;
+	struct mapped_file file;
 	struct gguf gguf;
 	struct hparams hp;
 	struct tensor_view token_embd, output_norm, output;
@@ -218,30 +211,11 @@ static void set_name(struct model *m)
 	printable_copy(s.data, s.len, m->name, sizeof m->name);
 }
 
-static enum err map_file(struct model *m, struct errmsg *em)
-{
-	m->fd = open(m->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe must not make us wait
-	if (m->fd < 0)
-		return errmsg_fail(em, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "cannot open: %s", strerror(errno));
-	if (fstat(m->fd, &m->opened) != 0)
-		return errmsg_fail(em, ERR_IO, "cannot stat: %s", strerror(errno));
-	if (!S_ISREG(m->opened.st_mode))
-		return errmsg_fail(em, ERR_FORMAT, "is %s, wanted a regular file", S_ISDIR(m->opened.st_mode) ? "a folder" : "a special file");
-	if (m->opened.st_size == 0)
-		return errmsg_fail(em, ERR_FORMAT, "is empty: not a GGUF file");
-	void *map = mmap(NULL, (size_t)m->opened.st_size, PROT_READ, MAP_SHARED, m->fd, 0);
-	if (map == MAP_FAILED)
-		return errmsg_fail(em, ERR_IO, "cannot map %jd bytes: %s", (intmax_t)m->opened.st_size, strerror(errno));
-	m->map = map;
-	m->map_bytes = (size_t)m->opened.st_size;
-	return OK;
-}
-
 static enum err load(struct model *m, struct errmsg *em)
 {
-	enum err e = map_file(m, em);
+	enum err e = mapped_file_open(m->path, &m->file, em);
 	if (e == OK)
-		e = gguf_parse(m->map, m->map_bytes, &m->gguf, em);
+		e = gguf_parse(m->file.data, m->file.bytes, &m->gguf, em);
 	if (e == OK)
 		e = model_check_whole(&m->gguf, em);
 	if (e == OK)
@@ -266,7 +240,6 @@ enum err model_open(const char *path, struct model **out, struct errmsg *em)
 		return errmsg_fail(em, ERR_NOMEM, "%s: no memory", path);
 	}
 	m->path = copy;
-	m->fd = -1;
 	enum err e = load(m, em);
 	if (e != OK) {
 		model_close(m);
@@ -282,26 +255,15 @@ void model_close(struct model *m)
 		return;
 	free(m->layers);
 	gguf_deinit(&m->gguf);
-	if (m->map != NULL)
-		munmap(m->map, m->map_bytes);
-	if (m->fd >= 0)
-		close(m->fd);
+	mapped_file_close(&m->file);
 	free(m->path);
 	free(m);
 }
 
 enum err model_check_unchanged(const struct model *m, struct errmsg *em)
 {
-	struct stat now;
-	const struct stat *was = &m->opened;
-	if (fstat(m->fd, &now) != 0)
-		return errmsg_fail(em, ERR_IO, "%s: cannot stat: %s", m->path, strerror(errno));
-	if (now.st_size != was->st_size)
-		return errmsg_fail(em, ERR_STATE, "%s: has %jd bytes, had %jd when it was opened", m->path, (intmax_t)now.st_size,
-			(intmax_t)was->st_size);
-	if (now.st_mtim.tv_sec != was->st_mtim.tv_sec || now.st_mtim.tv_nsec != was->st_mtim.tv_nsec)
-		return errmsg_fail(em, ERR_STATE, "%s: was written to since it was opened", m->path);
-	return OK;
+	enum err e = mapped_file_check_unchanged(&m->file, em);
+	return e == OK ? OK : errmsg_prefix(em, e, "%s", m->path);
 }
 
 const char *model_path(const struct model *m)
@@ -347,5 +309,5 @@ struct tensor_view model_output(const struct model *m)
 
 uint64_t model_file_bytes(const struct model *m)
 {
-	return (uint64_t)m->map_bytes;
+	return m->file.bytes;
 }

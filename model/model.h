@@ -2,10 +2,7 @@
 //
 // Owns the mapping; everything it hands out lives until model_close. Knows GGUF names, never a kernel, a layer split or a
 // thread. Safe for concurrent readers.
-//
-// The mapping is read-only and shared with the page cache. A file that somebody makes shorter while it is mapped kills the
-// process (SIGBUS) when a lost page is touched, and one written in place changes the weights: model_check_unchanged tells, and is
-// meant to be asked before work begins (a load, a request). Replacing a file by rename is harmless: the mapping keeps the old one.
+// What happens when the file changes under the mapping is said in model/mapped_file.h.
 #ifndef HEARTH_MODEL_MODEL_H
 #define HEARTH_MODEL_MODEL_H
 
