@@ -26,6 +26,8 @@
 #define HEADS_MAX 4096                  // attention heads of a layer
 #define HEAD_DIM_MAX 512                // what the attention kernel takes
 #define VOCAB_MAX (4 * 1024 * 1024)     // tokens; the largest published vocabulary has 262,144
+#define MERGES_MAX (4 * 1024 * 1024)    // merge rules; the largest published vocabulary has 446,189
+#define TOKENIZE_TEXT_MAX (16 * 1024 * 1024) // bytes of one text: more than any context holds
 #define CTX_LEN_TRAIN_MAX (256 * 1024 * 1024) // tokens; the largest published is 10 million
 
 // Wire

@@ -44,3 +44,45 @@ size_t utf8_encode(uint32_t cp, char out[UTF8_MAX])
 	out[0] = (char)(lead[n] | cp);
 	return n;
 }
+
+// follow_of returns how many bytes follow `lead`, or -1, and the range of the first of them; the later ones are 80 to BF.
+static int follow_of(uint8_t lead, uint8_t *low, uint8_t *high)
+{
+	*low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+	*high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+	if (lead < 0x80)
+		return 0;
+	if (lead < 0xc2 || lead > 0xf4)
+		return -1;
+	return lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
+}
+
+enum utf8_kind utf8_next(const void *src, size_t left, size_t *n)
+{
+	const uint8_t *s = src;
+	uint8_t low, high;
+	int n_follow = follow_of(s[0], &low, &high);
+	*n = 1;
+	if (n_follow < 0)
+		return UTF8_BAD;
+	for (int i = 0; i < n_follow; i++) {
+		if (*n == left)
+			return UTF8_CUT;
+		if (s[*n] < low || s[*n] > high)
+			return UTF8_BAD;
+		low = 0x80;
+		high = 0xbf;
+		(*n)++;
+	}
+	return UTF8_CHAR;
+}
+
+bool utf8_valid(const void *src, size_t len)
+{
+	const uint8_t *s = src;
+	size_t n;
+	for (size_t i = 0; i < len; i += n)
+		if (utf8_next(s + i, len - i, &n) != UTF8_CHAR)
+			return false;
+	return true;
+}

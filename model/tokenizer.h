@@ -27,16 +27,22 @@ bool tokenizer_adds_bos(const struct tokenizer *t); // tokenizer.ggml.add_bos_to
 bool tokenizer_is_stop(const struct tokenizer *t, int32_t id);
 // tokenizer_find returns the id whose text is exactly `text`, or -1.
 int32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t len);
+// tokenizer_is_control tells whether only parse_special makes the token of a text: "<|im_start|>" and its like.
+bool tokenizer_is_control(const struct tokenizer *t, int32_t id);
 
 struct tokenize_options {
 	bool add_bos;       // put BOS first when the file says so
 	bool parse_special; // text like "<|im_start|>" becomes its control token; off for what a user typed
 };
-// tokenizer_encode appends ids to out (cap). Any bytes are accepted: invalid UTF-8 falls back to byte tokens. *n is the number of ids;
-// ERR_LIMIT when cap is too small.
+#define TOKENIZE_IDS_MAX(len) (3 * (size_t)(len) + 1) // ids that `len` bytes can become at most
+// tokenizer_encode writes ids to out (cap) and their number to *n. Any bytes are accepted, NUL among them. Bytes that are no UTF-8 stand
+// apart from the text around them and become the tokens of their bytes, or U+FFFD where the vocabulary has no token for one. A
+// character of which the vocabulary lacks a byte loses it, as in llama.cpp: SmolLM2 lacks 21, of them six control characters.
+// Of special texts that overlap, the leftmost counts, then the longest. ERR_LIMIT when cap is too small, or len above TOKENIZE_TEXT_MAX.
 MUST_USE enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, struct tokenize_options o, int32_t *out,
 	size_t cap, size_t *n, struct errmsg *em);
-// tokenizer_piece returns the bytes of one token and their length; control tokens give their text only with `special`.
+// tokenizer_piece returns the bytes of one token and their length; control tokens give their text only with `special`. An id out of range
+// gives none.
 const char *tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, size_t *len);
 
 // Streaming decode: bytes go out only as whole UTF-8 characters; what can no longer become one comes out as U+FFFD.
