@@ -27,6 +27,7 @@ def noise(ours, theirs):
 
 def main():
     texts = [(text, special) for _, text, special in prompts.PROMPTS]
+    os.makedirs(os.path.join(oracle.ROOT, "tests/golden"), exist_ok=True)
     runs = oracle.logits(oracle.MODEL, texts, N, "f16", CPU)
     f32 = oracle.logits(oracle.MODEL, texts, N, "f32", CPU)
     best = oracle.logits(oracle.MODEL, texts, N, "f16", "best")

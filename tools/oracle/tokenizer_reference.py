@@ -56,17 +56,21 @@ def write(path, model, shown, pre):
     meta = oracle.metadata(model)
     plain, special = oracle.tokenize(model, lines), oracle.tokenize(model, lines, special=True)
     tok = hugging_face(meta)
+    types = meta.get("tokenizer.ggml.token_type", [1] * len(meta["tokenizer.ggml.tokens"]))
     bos = [meta["tokenizer.ggml.bos_token_id"]] if plain[0] else []
     rows, differ = [], 0
     for line, p, s in zip(lines, plain, special):
         row = {"text": line, "ids": p}
-        if s != p:
+        # llama.cpp makes control tokens of some normal ones by their names ("</s>" of qwen2): there we follow the file, as Hugging Face does.
+        if s != p and any(types[i] != 1 for i in s):
             row["special_ids"] = s
+        elif s != p:
+            row["special_ids_not_followed"] = s
         if tok is not None and bos + tok.encode(line, add_special_tokens=False).ids != p:
             row["hugging_face_ids"] = bos + tok.encode(line, add_special_tokens=False).ids
             differ += 1
         rows.append(row)
-    head = {"about": "ids: llama.cpp's for the text, BOS as the file says; special_ids: with control tokens parsed, where that differs. hugging_face_ids: "
+    head = {"about": "ids: llama.cpp's for the text, BOS as the file says; special_ids: with control tokens parsed, where that differs (not_followed: where it makes control tokens of what the file calls normal). hugging_face_ids: "
                      "where the second opinion differs; we follow llama.cpp. Made by tools/oracle/tokenizer_reference.py.",
             "llama_cpp": "v0.5.0 (node-llama-cpp 3.22.1)", "model": shown, "pre": pre, "second_opinion": "tokenizers 0.23.3" if tok else None,
             "hugging_face_differs": differ}
