@@ -31,6 +31,7 @@
 #define CTX_LEN_TRAIN_MAX (256 * 1024 * 1024) // tokens; the largest published is 10 million
 
 // Wire
+#define PROTOCOL_VERSION 1               // of frames and control messages; LNK1 exchanges it
 #define CONTROL_RECORD_MAX 65536          // protobuf messages (library-notes: at most 64 KiB)
 #define DATA_RECORD_MAX (4 * 1024 * 1024) // one step frame: 128 tokens of 8,192 f32 and its header
 #define CHUNK_TOKENS_MAX 512              // tokens of one prefill step

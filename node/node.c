@@ -228,18 +228,28 @@ static void connect_peer(const struct msg_peer *p, enum node_effect_type type, s
 	f->u.connect.who = p;
 }
 
+// part_from ends what joins us to a neighbour. Its links are no longer ours to hear of.
+static void part_from(struct node *n, const struct msg_peer *p, struct node_effects *fx)
+{
+	struct node_id id = node_peer_id(p->public_key);
+	for (size_t i = 0; i < NODE_LINKS_MAX; i++)
+		if (n->links[i].handle != 0 && node_id_is(n->links[i].peer, id))
+			n->links[i].handle = 0;
+	connect_peer(p, NODE_FX_DISCONNECT, fx);
+}
+
 static bool same_peer(const struct msg_peer *a, const struct msg_peer *b)
 {
 	return a->present && b->present && memcmp(a->public_key, b->public_key, KEY_BYTES) == 0 && memcmp(a->psk, b->psk, KEY_BYTES) == 0 &&
 		memcmp(&a->addresses, &b->addresses, sizeof a->addresses) == 0;
 }
 
-static void change_peer(struct msg_peer *have, const struct msg_peer *want, struct node_effects *fx)
+static void change_peer(struct node *n, struct msg_peer *have, const struct msg_peer *want, struct node_effects *fx)
 {
 	if (same_peer(have, want))
 		return;
 	if (have->present)
-		connect_peer(have, NODE_FX_DISCONNECT, fx);
+		part_from(n, have, fx);
 	*have = *want;
 	if (have->present)
 		connect_peer(have, NODE_FX_CONNECT, fx);
@@ -269,8 +279,8 @@ static void adopt_plan(struct node *n, const struct msg_plan *p, struct node_eff
 	n->plan.next = next;
 	n->has_next = false;
 	n->loaded = false;
-	change_peer(&n->plan.prev, &p->prev, fx);
-	change_peer(&n->plan.next, &p->next, fx);
+	change_peer(n, &n->plan.prev, &p->prev, fx);
+	change_peer(n, &n->plan.next, &p->next, fx);
 	stage_reset(n, fx);
 	if (p->layer_end > n->config.n_layers) {
 		answer_loaded(n, "the plan names layers that the model does not have", fx);
@@ -340,7 +350,7 @@ static void forget_peer(struct node *n, struct msg_peer *p, struct node_id who, 
 {
 	if (!p->present || !node_id_is(node_peer_id(p->public_key), who))
 		return;
-	connect_peer(p, NODE_FX_DISCONNECT, fx);
+	part_from(n, p, fx);
 	memset(p->psk, 0, sizeof p->psk);
 	p->present = false;
 	lose_plan(n, fx);
@@ -533,6 +543,11 @@ bool node_find_psk(const struct node *n, const uint8_t public_key[KEY_BYTES], ui
 		}
 	}
 	return false;
+}
+
+struct member_epoch node_member_epoch(const struct node *n)
+{
+	return n->member_epoch;
 }
 
 void node_status_get(const struct node *n, struct node_status *out)

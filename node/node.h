@@ -108,7 +108,6 @@ enum node_effect_type {
 	NODE_FX_SEND,       // head bytes, then len bytes of buf from off; copied before the step's effects are done
 	NODE_FX_TAKE,       // copy len bytes of the current message from msg_off into buf
 	NODE_FX_LOAD,       // open an engine for the range, and hop_credits buffers of chunk_max tokens; answers LOADED
-	NODE_FX_UNLOAD,
 	NODE_FX_FORWARD,    // answers FORWARD_DONE
 	NODE_FX_STORE,      // keep the member_epoch (fsync); answers STORED
 	NODE_FX_LOG,
@@ -185,6 +184,8 @@ void node_check(const struct node *n);
 
 // node_find_psk answers the host's listener: the pairwise psk of a peer of the current plan. False: unknown or revoked.
 bool node_find_psk(const struct node *n, const uint8_t public_key[KEY_BYTES], uint8_t psk[KEY_BYTES]);
+
+struct member_epoch node_member_epoch(const struct node *n);
 
 struct node_status {
 	bool connected;           // control link up and welcomed

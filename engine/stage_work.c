@@ -1,0 +1,180 @@
+#include "engine/stage_work.h"
+
+#include "base/assert.h"
+#include "engine/sampler.h"
+#include "engine/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ITEMS_MAX 64        // of one batch: COORD_ITEMS_MAX and NODE_ITEMS_MAX
+#define LOGITS_ROWS_MAX 16  // rows of logits held at once: a row is 200 KB and more
+
+struct stage_work {
+	struct engine *engine;
+	enum wire_type wire;
+	int32_t hidden_dim, vocab_size, batch_max;
+	size_t row_bytes;
+	float *hidden; // (batch_max, hidden_dim)
+	float *logits; // (LOGITS_ROWS_MAX, vocab_size), a head's
+	struct candidate *candidates; // (vocab_size), a head's
+};
+
+static enum err allocate(struct stage_work *w, bool has_head, struct errmsg *em)
+{
+	w->hidden = malloc((size_t)w->batch_max * (size_t)w->hidden_dim * sizeof *w->hidden);
+	if (has_head) {
+		w->logits = malloc((size_t)LOGITS_ROWS_MAX * (size_t)w->vocab_size * sizeof *w->logits);
+		w->candidates = malloc((size_t)w->vocab_size * sizeof *w->candidates);
+	}
+	if (w->hidden == NULL || (has_head && (w->logits == NULL || w->candidates == NULL)))
+		return errmsg_fail(em, ERR_NOMEM, "no memory for %d hidden states", w->batch_max);
+	return OK;
+}
+
+enum err stage_work_open(const struct engine_config *c, struct stage_work **out, struct errmsg *em)
+{
+	struct stage_work *w = calloc(1, sizeof *w);
+	if (w == NULL)
+		return errmsg_fail(em, ERR_NOMEM, "no memory for a stage");
+	enum err e = engine_open(c, &w->engine, em);
+	if (e != OK)
+		goto fail;
+	w->wire = c->wire;
+	w->hidden_dim = engine_hparams(w->engine)->hidden_dim;
+	w->vocab_size = engine_hparams(w->engine)->vocab_size;
+	w->batch_max = c->batch_max;
+	w->row_bytes = wire_bytes(c->wire, w->hidden_dim);
+	e = allocate(w, c->has_head, em);
+	if (e != OK)
+		goto fail;
+	*out = w;
+	return OK;
+fail:
+	stage_work_close(w);
+	return e;
+}
+
+void stage_work_close(struct stage_work *w)
+{
+	if (w == NULL)
+		return;
+	engine_close(w->engine);
+	free(w->hidden);
+	free(w->logits);
+	free(w->candidates);
+	free(w);
+}
+
+static enum err decode_rows(const struct stage_work *w, const uint8_t *wire, int32_t n, float *out)
+{
+	for (int32_t i = 0; i < n; i++) {
+		enum err e = wire_decode(w->wire, wire + (size_t)i * w->row_bytes, w->hidden_dim, out + (size_t)i * (size_t)w->hidden_dim);
+		if (e != OK)
+			return e;
+	}
+	return OK;
+}
+
+static void encode_rows(const struct stage_work *w, const float *x, int32_t n, uint8_t *wire)
+{
+	for (int32_t i = 0; i < n; i++)
+		wire_encode(w->wire, x + (size_t)i * (size_t)w->hidden_dim, w->hidden_dim, wire + (size_t)i * w->row_bytes);
+}
+
+void stage_work_forward(struct stage_work *w, struct stage_item *items, int32_t n, struct errmsg *em)
+{
+	struct engine_item batch[ITEMS_MAX];
+	int32_t from[ITEMS_MAX]; // batch item to item
+	int32_t n_batch = 0;
+	float *at = w->hidden;
+	ASSERT(n <= ITEMS_MAX);
+	em->text[0] = '\0';
+	for (int32_t i = 0; i < n; i++) {
+		items[i].err = decode_rows(w, items[i].wire, items[i].n_tokens, at);
+		if (items[i].err != OK) {
+			errmsg_fail(em, items[i].err, "a hidden state arrived that is not finite or no encoding of its wire type");
+			continue;
+		}
+		from[n_batch] = i;
+		batch[n_batch++] = (struct engine_item){.slot = items[i].slot, .pos_begin = items[i].pos, .n_tokens = items[i].n_tokens, .hidden = at};
+		at += (size_t)items[i].n_tokens * (size_t)w->hidden_dim;
+	}
+	enum err e = engine_forward(w->engine, batch, n_batch, em);
+	for (int32_t i = 0; i < n_batch; i++) {
+		struct stage_item *it = &items[from[i]];
+		it->err = e == OK || e == ERR_NON_FINITE ? batch[i].fault.err : e;
+		if (it->err == OK)
+			encode_rows(w, batch[i].hidden, it->n_tokens, it->wire);
+	}
+}
+
+enum err stage_work_embed(struct stage_work *w, const struct embed_item *items, int32_t n, struct errmsg *em)
+{
+	for (int32_t i = 0; i < n; i++) {
+		struct engine_item it = {.tokens = items[i].tokens, .n_tokens = items[i].n_tokens, .hidden = w->hidden};
+		enum err e = engine_embed(w->engine, &it, 1, em);
+		if (e != OK)
+			return e;
+		encode_rows(w, w->hidden, items[i].n_tokens, items[i].wire);
+	}
+	return OK;
+}
+
+// A row of logits on its way: whose, and whether it is the one to draw from.
+struct row {
+	struct sample_item *item;
+	bool is_last;
+};
+
+static void settle_row(struct stage_work *w, const struct row *r, const float *logits, struct errmsg *em)
+{
+	struct sample_item *it = r->item;
+	if (it->err != OK)
+		return;
+	if (r->is_last && it->draw)
+		it->err = sampler_draw(&it->sampling, logits, w->vocab_size, (uint64_t)it->pos, w->candidates, &it->token);
+	else
+		for (int32_t i = 0; i < w->vocab_size && it->err == OK; i++)
+			it->err = logits[i] - logits[i] == 0 ? OK : ERR_NON_FINITE;
+	if (it->err != OK) {
+		errmsg_fail(em, it->err, "logits: not finite");
+		return;
+	}
+	if (it->hash)
+		logits_hash_push(it->hash, logits, w->vocab_size);
+}
+
+static void run_rows(struct stage_work *w, const struct row *rows, int32_t n, struct errmsg *em)
+{
+	struct errmsg ignored; // each row is judged by itself
+	if (n == 0)
+		return;
+	enum err e = engine_logits(w->engine, w->hidden, n, w->logits, &ignored);
+	(void)e;
+	for (int32_t i = 0; i < n; i++)
+		settle_row(w, &rows[i], w->logits + (size_t)i * (size_t)w->vocab_size, em);
+}
+
+void stage_work_sample(struct stage_work *w, struct sample_item *items, int32_t n, struct errmsg *em)
+{
+	struct row rows[LOGITS_ROWS_MAX];
+	int32_t n_rows = 0, rows_max = w->batch_max < LOGITS_ROWS_MAX ? w->batch_max : LOGITS_ROWS_MAX;
+	em->text[0] = '\0';
+	for (int32_t i = 0; i < n; i++) {
+		items[i].err = OK;
+		for (int32_t k = items[i].hash ? 0 : items[i].n_rows - 1; k < items[i].n_rows && items[i].err == OK; k++) {
+			if (n_rows == rows_max) {
+				run_rows(w, rows, n_rows, em);
+				n_rows = 0;
+			}
+			float *at = w->hidden + (size_t)n_rows * (size_t)w->hidden_dim;
+			items[i].err = decode_rows(w, items[i].wire + (size_t)k * w->row_bytes, 1, at);
+			if (items[i].err != OK)
+				errmsg_fail(em, items[i].err, "a hidden state came back that is not finite or no encoding of its wire type");
+			else
+				rows[n_rows++] = (struct row){.item = &items[i], .is_last = k == items[i].n_rows - 1};
+		}
+	}
+	run_rows(w, rows, n_rows, em);
+}

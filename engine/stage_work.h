@@ -1,0 +1,51 @@
+// A stage's work on hidden states as they travel: bytes of the wire type in, layers, bytes out. And the head's: token ids to bytes, bytes to
+// logits, hash and token. What runs here runs on the worker's thread.
+#ifndef HEARTH_ENGINE_STAGE_WORK_H
+#define HEARTH_ENGINE_STAGE_WORK_H
+
+#include "base/err.h"
+#include "base/sampling.h"
+#include "engine/engine.h"
+#include "engine/logits_hash.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct stage_work;
+
+// One step of a batch.
+struct stage_item {
+	uint8_t *wire;  // (n_tokens rows of wire_bytes), in and out
+	int32_t slot, pos, n_tokens;
+	enum err err;   // out
+};
+
+// stage_work_open opens the engine that c describes and the scratch memory around it.
+MUST_USE enum err stage_work_open(const struct engine_config *c, struct stage_work **out, struct errmsg *em);
+void stage_work_close(struct stage_work *w); // NULL is allowed
+// stage_work_forward runs a batch. Each item has its own err; em tells of the first.
+void stage_work_forward(struct stage_work *w, struct stage_item *items, int32_t n, struct errmsg *em);
+
+struct embed_item {
+	const int32_t *tokens; // (n_tokens)
+	int32_t n_tokens;
+	uint8_t *wire;         // out
+};
+
+struct sample_item {
+	const uint8_t *wire; // (n_rows)
+	int32_t n_rows;
+	struct logits_hash *hash; // NULL, or gets the logits of every row
+	bool draw;                // from the last row
+	int32_t pos;              // of the token to draw
+	struct sampling sampling;
+	int32_t token;            // out
+	enum err err;             // out
+};
+
+// The head's: the engine of c has has_head and no layers.
+MUST_USE enum err stage_work_embed(struct stage_work *w, const struct embed_item *items, int32_t n, struct errmsg *em);
+// stage_work_sample computes lm_head for all rows together; only rows that are hashed or drawn from.
+void stage_work_sample(struct stage_work *w, struct sample_item *items, int32_t n, struct errmsg *em);
+
+#endif

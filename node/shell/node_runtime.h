@@ -1,0 +1,54 @@
+// The node's host: carries out what the node core wants (links, engine, disk) and feeds it what happens. No policy lives here.
+//
+// Two ways to run: as a member of a remote coordinator (dials it, listens for its neighbours), or local, beside the coordinator in one
+// process over in-memory links. Thread rule: everything belongs to the loop's thread; computing runs on the worker.
+#ifndef HEARTH_NODE_SHELL_NODE_RUNTIME_H
+#define HEARTH_NODE_SHELL_NODE_RUNTIME_H
+
+#include "base/err.h"
+#include "base/log.h"
+#include "engine/worker.h"
+#include "model/model.h"
+#include "net/dialer.h"
+#include "net/local_link.h"
+#include "net/loop.h"
+#include "node/node.h"
+#include "proto/lnk1.h"
+
+struct node_runtime;
+
+struct node_runtime_params {
+	struct loop *loop;         // borrowed, like all pointers here
+	const struct log *log;
+	struct worker *worker;
+	const struct model *model;
+	struct node_config core;   // port is filled in from the listener
+
+	// Local only: the two links to the coordinator, of which this is end 1.
+	struct local_link *local_control, *local_data;
+
+	// Remote only.
+	const struct lnk1_keypair *keys;
+	const char *listen;        // "0.0.0.0:7434", for neighbours; NULL: do not listen
+	uint8_t coordinator_pk[KEY_BYTES];
+	uint8_t cluster_id[CLUSTER_ID_BYTES];
+	uint8_t psk[KEY_BYTES];
+	struct address_list addresses; // of the coordinator
+	uint8_t boot_id[LNK1_BOOT_ID_LEN];
+	const struct link_limits *limits;
+	// keep_epoch writes the member_epoch durably; on the worker's thread.
+	enum err (*keep_epoch)(void *ctx, struct member_epoch e);
+	void *ctx;
+
+	// on_exit: the node is done (err OK: an orderly leave). The host stops the loop; node_runtime_close comes later.
+	void (*on_exit)(void *ctx, enum err err, const char *text);
+};
+
+MUST_USE enum err node_runtime_open(const struct node_runtime_params *p, struct node_runtime **out, struct errmsg *em);
+// node_runtime_close ends every link and waits for the worker. NULL is allowed.
+void node_runtime_close(struct node_runtime *rt);
+// node_runtime_leave asks the core to go in order; on_exit follows.
+void node_runtime_leave(struct node_runtime *rt);
+void node_runtime_status(const struct node_runtime *rt, struct node_status *out);
+
+#endif
