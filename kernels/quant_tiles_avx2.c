@@ -10,6 +10,9 @@
 #define TILE_TOKENS 64
 #define GROUPS 8       // vectors of one block: 32 elements, 4 per row and vector
 
+// KEEP_HERE makes the compiler finish a sum where it stands: gcc 12 else moves the sums behind all products and spills those.
+#define KEEP_HERE(v) __asm__("" : "+x"(v))
+
 struct tile {
 	__m256i w[TILE_BLOCKS][GROUPS]; // without its offset; q8_0: signed
 	__m256 d[TILE_BLOCKS];
@@ -107,9 +110,10 @@ INLINE __m256i dot_group(enum dtype type, __m256i w, const int8_t *q)
 // whole block (8 * 2 * 15 * 127), for five-bit ones over half of it.
 INLINE void block_dots(enum dtype type, int n, const __m256i *w, const int8_t *q, size_t q_stride, __m256i *s)
 {
+	const __m256i zero = _mm256_setzero_si256();
 	const int run = type == DTYPE_Q5_0 || type == DTYPE_Q5_1 ? GROUPS / 2 : GROUPS;
 	for (int begin = 0; begin < GROUPS; begin += run) {
-		__m256i sums[4];
+		__m256i sums[4] = {zero, zero, zero, zero};
 		for (int g = begin; g < begin + run; g++) {
 			for (int t = 0; t < n; t++) {
 				__m256i p = dot_group(type, w[g], q + (size_t)t * q_stride + 4 * g);
@@ -117,6 +121,7 @@ INLINE void block_dots(enum dtype type, int n, const __m256i *w, const int8_t *q
 					sums[t] = p;
 				else
 					sums[t] = type == DTYPE_Q8_0 ? _mm256_add_epi32(sums[t], p) : _mm256_add_epi16(sums[t], p);
+				KEEP_HERE(sums[t]);
 			}
 		}
 		for (int t = 0; t < n; t++) {
@@ -129,8 +134,9 @@ INLINE void block_dots(enum dtype type, int n, const __m256i *w, const int8_t *q
 // micro does n_blocks blocks, the first of them in canonical lane 0, for n tokens. lanes: (n, 8).
 INLINE void micro(enum dtype type, int n, const struct tile *tile, int32_t n_blocks, const struct tokens *k, __m256 (*lanes)[QUANT_LANES])
 {
+	const __m256i zero = _mm256_setzero_si256();
 	for (int32_t b = 0; b < n_blocks; b++) {
-		__m256i s[4];
+		__m256i s[4] = {zero, zero, zero, zero};
 		block_dots(type, n, tile->w[b], k->q + (size_t)b * BLOCK_LEN, k->q_stride, s);
 		for (int t = 0; t < n; t++) {
 			size_t at = (size_t)t * k->d_stride + (size_t)b;

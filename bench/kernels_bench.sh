@@ -1,0 +1,7 @@
+#!/bin/sh
+# Compiles and runs bench/kernels_bench.c against the built library. Usage: bench/kernels_bench.sh [portable|avx2]
+set -e
+cd "$(dirname "$0")/.."
+mkdir -p build/bench
+${CC:-gcc} -std=c11 -O3 -D_GNU_SOURCE -I. -ffp-contract=off -o build/bench/kernels_bench bench/kernels_bench.c build/libhearth.a -lm -lpthread
+exec build/bench/kernels_bench "$@"
