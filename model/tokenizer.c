@@ -167,6 +167,11 @@ bool tokenizer_is_control(const struct tokenizer *t, int32_t id)
 	return id >= 0 && id < t->vocab.n_tokens && (t->vocab.tokens[id].type == TOKEN_CONTROL || t->vocab.tokens[id].type == TOKEN_UNKNOWN);
 }
 
+bool tokenizer_is_special(const struct tokenizer *t, int32_t id)
+{
+	return id >= 0 && id < t->vocab.n_tokens && vocab_is_special(&t->vocab, id);
+}
+
 const char *tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, size_t *len)
 {
 	*len = 0;

@@ -29,6 +29,8 @@ bool tokenizer_is_stop(const struct tokenizer *t, int32_t id);
 int32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t len);
 // tokenizer_is_control tells whether only parse_special makes the token of a text: "<|im_start|>" and its like.
 bool tokenizer_is_control(const struct tokenizer *t, int32_t id);
+// tokenizer_is_special is true for control tokens and user-defined ones.
+bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 
 struct tokenize_options {
 	bool add_bos;       // put BOS first when the file says so
