@@ -25,7 +25,7 @@ static const struct command table[] = {
 		false, not_built},
 	{"revoke", FOR_REVOKE, "NODE [OPTIONS]", "shut a node out for good", NULL, false, not_built},
 	{"status", FOR_STATUS, "[OPTIONS]", "show the cluster: nodes, links, layers, requests", NULL, false, not_built},
-	{"inspect", FOR_INSPECT, "MODEL [OPTIONS]", "show what a model file holds", NULL, false, not_built},
+	{"inspect", FOR_INSPECT, "MODEL [OPTIONS]", "show what a model file holds, and whether Hearth can run it", NULL, false, inspect_main},
 	{"tokenize", FOR_TOKENIZE, "MODEL -p TEXT [OPTIONS]", "show the tokens of a text", NULL, false, not_built},
 	{"example-config", FOR_CONFIG, "", "print cluster.example.toml", NULL, true, example_config_main},
 };

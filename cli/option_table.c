@@ -96,6 +96,9 @@ static const struct option table[] = {
 	{.flag = "--simd", .key = "compute.simd", .commands = FOR_COMPUTE, .kind = OPTION_WORD, .offset = AT(simd), .example = "\"portable\"",
 		.choices = simd_words, .placeholder = "NAME", .preset_words = "the fastest here", .help = "instruction set of the kernels"},
 
+	// Inspecting
+	{.flag = "--tensors", .commands = FOR_INSPECT, .kind = OPTION_BOOL, .offset = AT(tensors), .help = "list every tensor"},
+
 	// Every command
 	{.flag = "--json", .commands = FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE, .kind = OPTION_BOOL,
 		.offset = AT(json), .help = "print one JSON object"},

@@ -107,6 +107,9 @@ struct options {
 	bool invite_stdin;
 	struct host_port link; // join: where other nodes connect
 
+	// inspect
+	bool tensors;
+
 	// invite, revoke
 	bool no_qr;
 	const char *node;
