@@ -45,9 +45,9 @@ static void print_facts(FILE *to, const struct inspection *in)
 	for (size_t i = 0; i < in->n_facts; i++) {
 		const struct inspection_fact *f = &in->facts[i];
 		if (!(f->min < f->max)) // NaN as well
-			fprintf(to, "  %-16s %.10g\n", f->name, f->min);
+			fprintf(to, "  %-16s %.*g\n", f->name, f->is_float ? 7 : 20, f->min); // a float of 32 bits has seven digits
 		else
-			fprintf(to, "  %-16s %.10g to %.10g, by layer\n", f->name, f->min, f->max);
+			fprintf(to, "  %-16s %.*g to %.*g, by layer\n", f->name, f->is_float ? 7 : 20, f->min, f->is_float ? 7 : 20, f->max);
 	}
 }
 

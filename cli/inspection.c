@@ -47,6 +47,27 @@ static void put_fact(const struct gguf *g, struct inspection *in, const char *na
 	in->facts[in->n_facts++] = f;
 }
 
+static const struct inspection_fact *fact(const struct inspection *in, const char *name)
+{
+	for (size_t i = 0; i < in->n_facts; i++)
+		if (strcmp(in->facts[i].name, name) == 0)
+			return &in->facts[i];
+	return NULL;
+}
+
+// put_derived adds what a file may leave out since it follows from the rest.
+static void put_derived(const struct gguf *g, struct inspection *in)
+{
+	const struct inspection_fact *hidden = fact(in, "hidden_dim"), *heads = fact(in, "n_heads");
+	if (fact(in, "head_dim") == NULL && hidden != NULL && heads != NULL && heads->min > 0 && in->n_facts < INSPECTION_FACTS) {
+		double least = (double)((uint64_t)hidden->min / (uint64_t)heads->max), most = (double)((uint64_t)hidden->max / (uint64_t)heads->min);
+		in->facts[in->n_facts++] = (struct inspection_fact){"head_dim", false, least, most};
+	}
+	struct gguf_strings it;
+	if (fact(in, "vocab_size") == NULL && gguf_strings_init(g, "tokenizer.ggml.tokens", &it, NULL) == OK && in->n_facts < INSPECTION_FACTS)
+		in->facts[in->n_facts++] = (struct inspection_fact){"vocab_size", false, (double)it.left, (double)it.left};
+}
+
 static void put_facts(const struct gguf *g, struct inspection *in)
 {
 	static const struct {
@@ -61,6 +82,7 @@ static void put_facts(const struct gguf *g, struct inspection *in)
 	_Static_assert(ARRAY_LEN(facts) <= INSPECTION_FACTS, "room for every fact");
 	for (size_t i = 0; i < ARRAY_LEN(facts); i++)
 		put_fact(g, in, facts[i].name, facts[i].suffix);
+	put_derived(g, in);
 }
 
 // layer_of returns N of "blk.N." below LAYERS_MAX, or -1.
