@@ -72,7 +72,7 @@ struct toml_value {
 	uint8_t form;
 };
 
-// toml_arena_bytes returns a capacity that suffices for this text: up to 130 times its length for "[[[[", 5 to 20 times for what
+// toml_arena_bytes returns a capacity that suffices for this text: up to 110 times its length for "[[[[", 5 to 20 times for what
 // people write.
 size_t toml_arena_bytes(const char *text, size_t len);
 // toml_parse reads a document; *root is its top table. `name` stands before messages: "home.toml:12:7: ...", line and character from 1.

@@ -303,7 +303,7 @@ static void the_arena_asked_for_suffices_for_any_text(void **state)
 		struct document d;
 		read_document(&d, "x", text, strlen(text));
 		assert_true(d.e != ERR_LIMIT || strstr(d.em.text, "nested deeper") != NULL);
-		assert_true(toml_arena_bytes(text, strlen(text)) <= (size_t)130 * TOML_BYTES_MAX);
+		assert_true(toml_arena_bytes(text, strlen(text)) <= (size_t)110 * TOML_BYTES_MAX);
 		close_document(&d);
 		free(text);
 	}

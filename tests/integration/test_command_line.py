@@ -1,0 +1,75 @@
+"""What a shell sees of the program: exit codes, which stream, help and version."""
+import re
+import subprocess
+
+import pytest
+
+from cluster import ROOT
+
+HEARTH = ROOT / "build" / "bin" / "hearth"
+COMMANDS = ["run", "serve", "invite", "join", "revoke", "status", "inspect", "tokenize"]
+
+
+def hearth(*args):
+    return subprocess.run([HEARTH, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, cwd="/")
+
+
+def test_no_command_is_wrong_usage_and_shows_the_help():
+    p = hearth()
+    assert (p.returncode, p.stdout) == (2, "") and p.stderr.startswith("usage: hearth COMMAND")
+
+
+def test_help_lists_every_command_and_the_exit_codes():
+    for word in ("--help", "-h", "help"):
+        p = hearth(word)
+        assert (p.returncode, p.stderr) == (0, "")
+        assert [line.split()[0] for line in p.stdout.splitlines() if line.startswith("  ")] == COMMANDS
+        assert "130 interrupted" in p.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_explains_itself(command):
+    p = hearth(command, "--help")
+    assert (p.returncode, p.stderr) == (0, "")
+    assert p.stdout.startswith("usage: hearth %s" % command) and "--config FILE" in p.stdout
+
+
+def test_version_shows_the_arithmetic():
+    p = hearth("--version")
+    assert p.returncode == 0 and re.fullmatch(r"hearth \d+\.\d+\.\d+\ncanonical arithmetic \d+\n", p.stdout)
+
+
+@pytest.mark.parametrize("args, words", [
+    (["srve"], "hearth: unknown command srve, did you mean serve?\ntry `hearth --help`\n"),
+    (["\x1b[31m"], "hearth: unknown command ?[31m\ntry `hearth --help`\n"),
+    (["run", "m", "--treads", "3"], "hearth run: unknown option --treads, did you mean --threads?\ntry `hearth run --help`\n"),
+    (["run", "m", "-n", "x"], "hearth run: --max-tokens: got x, want an integer from 0 to 2147483647\ntry `hearth run --help`\n"),
+    (["inspect"], "hearth inspect: MODEL is missing: the model, a GGUF file\ntry `hearth inspect --help`\n"),
+])
+def test_wrong_usage_is_exit_2_and_two_lines(args, words):
+    p = hearth(*args)
+    assert (p.returncode, p.stdout, p.stderr) == (2, "", words)
+
+
+def test_an_invite_as_an_argument_is_refused_unrepeated():
+    p = hearth("join", "--model", "m", "hearth:TOPSECRET")
+    assert p.returncode == 2 and "every user of this machine" in p.stderr and "TOPSECRET" not in p.stderr
+
+
+def test_a_wrong_config_file_is_exit_1_with_its_place(tmp_path):
+    path = tmp_path / "home.toml"
+    path.write_text("[compute]\ntreads = 1\n")
+    p = hearth("run", "m", "--config", str(path))
+    assert (p.returncode, p.stdout) == (1, "")
+    assert p.stderr == "hearth run: %s:2: unknown key compute.treads, did you mean compute.threads?\n" % path
+
+
+def test_the_example_file_is_printed():
+    p = hearth("example-config")
+    assert p.returncode == 0 and p.stdout == (ROOT / "cluster.example.toml").read_text()
+
+
+def test_a_full_disk_is_an_error():
+    with open("/dev/full", "w") as full:
+        for args in (["--help"], ["--version"], ["example-config"], ["run", "--help"]):
+            assert subprocess.run([HEARTH, *args], stdout=full, stderr=subprocess.PIPE, timeout=30).returncode == 1
