@@ -115,7 +115,7 @@ static int setup(void **state)
 	struct net *n = calloc(1, sizeof *n);
 	*state = n;
 	return loop_open(&n->loop, NULL) != OK ||
-		   stream_listen(&n->listener, &n->loop, "tcp://127.0.0.1:0", on_accept, n, NULL) != OK;
+		stream_listen(&n->listener, &n->loop, "tcp://127.0.0.1:0", on_accept, n, NULL) != OK;
 }
 
 static int teardown(void **state)
@@ -345,7 +345,8 @@ static void urls_that_are_none_are_refused(void **state)
 	static const char *const bad[] = {"", "nonsense", "tcp:/127.0.0.1:1", "gopher://127.0.0.1:70"};
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		struct errmsg em = {{0}};
-		assert_int_equal(stream_connect(&n->a.stream, &n->loop, bad[i], INT64_MAX, &limits, &events, &n->a, &em), ERR_FORMAT);
+		assert_int_equal(
+			stream_connect(&n->a.stream, &n->loop, bad[i], INT64_MAX, &limits, &events, &n->a, &em), ERR_FORMAT);
 		assert_true(em.text[0] != '\0');
 	}
 	struct stream_listener l;
