@@ -26,7 +26,10 @@ static const struct command table[] = {
 	{"revoke", FOR_REVOKE, "NODE [OPTIONS]", "shut a node out for good", NULL, false, not_built},
 	{"status", FOR_STATUS, "[OPTIONS]", "show the cluster: nodes, links, layers, requests", NULL, false, not_built},
 	{"inspect", FOR_INSPECT, "MODEL [OPTIONS]", "show what a model file holds, and whether Hearth can run it", NULL, false, inspect_main},
-	{"tokenize", FOR_TOKENIZE, "MODEL -p TEXT [OPTIONS]", "show the tokens of a text", NULL, false, not_built},
+	{"tokenize", FOR_TOKENIZE, "MODEL -p TEXT [OPTIONS]", "show the tokens of a text",
+		"Prints one token a line: its id, then the bytes it stands for, quoted. The text is TEXT, or standard input without -p. With --json a "
+		"piece that is no UTF-8 has U+FFFD in it.",
+		false, tokenize_main},
 	{"example-config", FOR_CONFIG, "", "print cluster.example.toml", NULL, true, example_config_main},
 };
 

@@ -89,6 +89,10 @@ struct options {
 	bool no_logits_hash;
 	bool attach;
 
+	// tokenize
+	bool special;
+	bool no_bos;
+
 	// serve
 	struct split split;
 	bool no_node;

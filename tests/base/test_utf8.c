@@ -38,11 +38,40 @@ static void what_is_no_character_is_refused(void **state)
 	assert_false(utf8_is_scalar(0x110000));
 }
 
+static void next_agrees_with_decode_and_tells_cut_from_bad(void **state)
+{
+	(void)state;
+	// Sequences of three bytes, densely where a character may start; whether one is a start shows by trying every fourth byte.
+	for (uint32_t v = 0; v < 1u << 24; v += v >> 16 < 0xc0 ? 4099 : 11) {
+		const uint8_t s[3] = {(uint8_t)(v >> 16), (uint8_t)(v >> 8), (uint8_t)v};
+		uint32_t cp;
+		size_t want = utf8_decode(s, 3, &cp), n;
+		enum utf8_kind kind = utf8_next(s, 3, &n);
+		assert_int_equal(kind == UTF8_CHAR, want > 0);
+		if (kind == UTF8_CHAR)
+			assert_int_equal(n, want);
+		bool can_end = false; // some last byte makes it a character of four
+		for (uint32_t last = 0x80; last <= 0xbf; last++) {
+			const uint8_t four[4] = {s[0], s[1], s[2], (uint8_t)last};
+			can_end |= utf8_decode(four, 4, &cp) == 4;
+		}
+		assert_int_equal(kind == UTF8_CUT, can_end);
+	}
+	size_t n;
+	assert_int_equal(utf8_next("\xe2\x82", 2, &n), UTF8_CUT);
+	assert_int_equal(n, 2);
+	assert_int_equal(utf8_next("\xf0\x9f(", 3, &n), UTF8_BAD);
+	assert_int_equal(n, 2);
+	assert_true(utf8_valid("a\xc3\xa9", 3));
+	assert_false(utf8_valid("a\xc3", 2));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_character_survives_the_round_trip),
 		cmocka_unit_test(what_is_no_character_is_refused),
+		cmocka_unit_test(next_agrees_with_decode_and_tells_cut_from_bad),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,20 @@
-"""Calls build/oracle/bin/llama_oracle; reads the metadata of a GGUF file."""
+"""Calls build/oracle/bin/llama_oracle; reads the metadata of a GGUF file. Importing it goes on in setup.sh's Python."""
 import hashlib
 import json
 import os
 import struct
 import subprocess
+import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.path.join(ROOT, "build/oracle/bin/llama_oracle")
 MODEL = os.path.join(ROOT, "build/models/SmolLM2-135M-Instruct.Q4_1.gguf")
 VOCABS = os.path.join(ROOT, "build/oracle/llama.cpp/models")
 SPECIAL = 1 << 31
+
+PYTHON = os.path.join(ROOT, "build/oracle/venv/bin/python")
+if os.path.realpath(sys.prefix) != os.path.realpath(os.path.dirname(os.path.dirname(PYTHON))):
+    os.execv(PYTHON, [PYTHON] + sys.argv)  # what setup.sh installed
 
 
 def records(texts, special=False):

@@ -7,6 +7,7 @@ others and are not committed; test_tokenizer compares with what it finds there.
 import json
 import os
 import shutil
+import subprocess
 
 import oracle
 import prompts
@@ -103,6 +104,9 @@ def main():
     path = os.path.join(out, "vocab-default.gguf")
     with_pre(os.path.join(oracle.VOCABS, "ggml-vocab-gpt-2.gguf"), path, "default")
     write(os.path.join(out, "tokenizer_default.json"), path, os.path.relpath(path, oracle.ROOT), "default")
+    test = "build/tests/model/test_tokenizer"
+    subprocess.run(["make", "-s", test], cwd=oracle.ROOT, check=True)
+    subprocess.run([os.path.join(oracle.ROOT, test)], cwd=oracle.ROOT, check=True)
 
 
 if __name__ == "__main__":
