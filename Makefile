@@ -56,7 +56,7 @@ WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes 
 # -isystem: what protoc-c writes gives no warnings; -MD, because -MMD would leave its headers out of the dependencies.
 CPPFLAGS += -I. -isystem $(B)/gen -D_GNU_SOURCE
 # A sanitizer takes the place of fortification, which would hide calls from it.
-OPT := $(if $(DEBUG),-O1 -DHEARTH_DEBUG,$(if $(SAN),-O2,-O3 -D_FORTIFY_SOURCE=2))
+OPT := $(if $(DEBUG),-O1 -DHEARTH_DEBUG,$(if $(FUZZ),-O1,$(if $(SAN),-O2,-O3 -D_FORTIFY_SOURCE=2)))
 SAN_FLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 # -ffp-contract=off: "a*b+c" stays two roundings everywhere (kernels/canonical.h, rule 1). -fno-math-errno changes no bit.
 # -ffunction-sections: the linker drops what nothing calls, and tools/tidy.py sees what each function calls.
@@ -195,9 +195,8 @@ bench: all model
 	@set -e; for f in $(wildcard bench/*.sh bench/*.py); do echo "== $$f"; \
 		case $$f in *.py) $(PYTHON) $$f;; *) sh $$f;; esac; done
 
-oracle: all model venv
-	@set -e; for f in $(wildcard tools/oracle/*.sh tools/oracle/*.py); do echo "== $$f"; \
-		case $$f in *.py) $(PYTHON) $$f;; *) sh $$f;; esac; done
+oracle: all model
+	@sh tools/oracle_all.sh
 
 format:
 	clang-format -i $(FORMATTED)

@@ -5,7 +5,7 @@
 // Large buffers are allocated only after the peer has authenticated. A record that does not open closes the link without a
 // reply. An end of stream without the peer's TAG_FINAL is a failure (LINK_DOWN_LOST), never an orderly end.
 // Renewing a link (every hour, or when member_epoch grows) is the host's decision: a second link comes up before the first is
-// given to link_close; frames under way on the first still arrive until its on_down. net/dialer does that on the dialling side.
+// given to link_close; frames under way on the first still arrive until its on_down. node/shell/dialer does that on the dialling side.
 //
 // Any received byte is a heartbeat: link_get_stats gives the time of the last one. Silence is judged by flow/liveness, not here.
 // Thread rule: the loop's thread only. A worker that wants to send posts a task to the loop.

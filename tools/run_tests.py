@@ -258,7 +258,7 @@ class Runner:
 
     def suite_fuzz(self):
         seconds = self.args.fuzz_seconds
-        self.head("fuzz targets, %s each" % ("%d s" % seconds if seconds else "corpus and 5,000 runs"))
+        self.head("fuzz targets, %s each" % ("%d s" % seconds if seconds else "corpus and 20,000 runs"))
         names = [p.stem for p in sorted((ROOT / "tests/fuzz").glob("fuzz_*.c")) if not self.args.only or self.args.only in p.stem]
         if not names:
             self.report(skip("fuzz", "no fuzz target"))
@@ -273,7 +273,7 @@ class Runner:
         crashes.mkdir(parents=True, exist_ok=True)
         grown = ROOT / "build/fuzz/corpus" / target
         grown.mkdir(parents=True, exist_ok=True)
-        limits = ["-max_total_time=%d" % seconds] if seconds else ["-seed=1", "-runs=5000", "-max_total_time=10"]
+        limits = ["-max_total_time=%d" % seconds] if seconds else ["-seed=1", "-runs=20000", "-max_total_time=5"]
         dirs = [str(d) for d in ([grown] if seconds else []) + ([corpus] if corpus.is_dir() else [])]
         with tempfile.TemporaryDirectory() as scratch:
             # libFuzzer writes what it finds into its first folder: never into the committed corpus.

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "engine/worker.h"
 #include "model/model.h"
-#include "net/dialer.h"
+#include "node/shell/dialer.h"
 #include "net/local_link.h"
 #include "net/loop.h"
 #include "node/node.h"

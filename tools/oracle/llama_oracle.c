@@ -1,4 +1,4 @@
-// The reference: llama.cpp's own library asked for token ids, logits and speed. Built by setup.sh against the headers of the very
+// The reference: llama.cpp's own library asked for token ids, logits and speed. Built by oracle_setup.sh against the headers of the very
 // release the library was built from; never linked with Hearth. The first argument is the CPU back end: "haswell" (AVX2, FMA, F16C), any
 // other name of a libggml-cpu-NAME.so, or "best", which lets the library pick.
 //

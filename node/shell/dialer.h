@@ -4,8 +4,8 @@
 // The host's callbacks are those of a link, with the dialer's rule: on_down of an attempt that never came up goes to on_failed
 // instead, and after a renewal on_up comes for the new link before on_down of the old one. The host never keeps count of attempts.
 // Thread rule: the loop's thread only.
-#ifndef HEARTH_NET_DIALER_H
-#define HEARTH_NET_DIALER_H
+#ifndef HEARTH_NODE_SHELL_DIALER_H
+#define HEARTH_NODE_SHELL_DIALER_H
 
 #include "base/err.h"
 #include "base/limits.h"

@@ -1,4 +1,4 @@
-#include "net/dialer.h"
+#include "node/shell/dialer.h"
 
 #include "base/assert.h"
 
