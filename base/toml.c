@@ -67,7 +67,6 @@ static enum err add_table(struct toml_parser *p, struct toml_value *parent, stru
 		return e;
 	(*out)->type = TOML_TABLE;
 	(*out)->form = (uint8_t)form;
-	(*out)->section = p->section;
 	return OK;
 }
 
@@ -101,7 +100,8 @@ static enum err refuse_key(const struct toml_parser *p, const char *at, struct t
 }
 
 // descend_dotted steps into `key` of a pair "key.more = value". Only tables that dotted keys of this same section made, or that
-// have not been written out anywhere, take more.
+// have not been written out anywhere, take more. The section needs no check: a FORM_DOTTED table of an earlier one lies below that
+// section's table, which has its header and cannot be passed, and no header may name a table between the two.
 static enum err descend_dotted(struct toml_parser *p, const char *at, struct toml_text key, struct toml_value **table)
 {
 	struct toml_value *v = *find_slot(p, *table, key);
@@ -111,10 +111,9 @@ static enum err descend_dotted(struct toml_parser *p, const char *at, struct tom
 		return refuse_key(p, at, key, v, "already has a value that is no table");
 	if (v->form == FORM_FROZEN)
 		return refuse_key(p, at, key, v, "is an inline table, which cannot be extended");
-	if (v->form == FORM_HEADER || (v->form == FORM_DOTTED && v->section != p->section))
+	if (v->form == FORM_HEADER)
 		return refuse_key(p, at, key, v, "is a table defined elsewhere, extend it there");
 	v->form = FORM_DOTTED;
-	v->section = p->section;
 	*table = v;
 	return OK;
 }
@@ -208,7 +207,6 @@ static enum err read_header(struct toml_parser *p, struct toml_value *root)
 {
 	bool is_array = toml_peek(p, 1) == '[';
 	p->at += is_array ? 2 : 1;
-	p->section++;
 	struct toml_value *parent = root;
 	struct toml_text key;
 	const char *at;

@@ -67,7 +67,6 @@ struct toml_value {
 
 	// The parser's: who holds it, and what may still be added.
 	const struct toml_value *parent;
-	int32_t section;
 	uint8_t depth;
 	uint8_t form;
 };

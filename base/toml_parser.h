@@ -15,7 +15,7 @@
 enum toml_form {
 	FORM_OPEN,      // a table that headers of sub-tables made: its own header may follow
 	FORM_HEADER,    // has had its header: sub-tables may follow, through headers only
-	FORM_DOTTED,    // made or passed by a dotted key: more dotted keys in the same section, afterwards as FORM_HEADER
+	FORM_DOTTED,    // made or passed by a dotted key: more dotted keys may follow, no header
 	FORM_OF_TABLES, // an array that [[header]] made: further ones append
 	FORM_FROZEN,    // an inline table or a written-out array: complete
 };
@@ -36,7 +36,6 @@ struct toml_parser {
 	size_t index_mask;
 
 	struct toml_value *table; // where pairs go now
-	int32_t section;          // which header we are under, counted from 0
 };
 
 struct toml_counts {

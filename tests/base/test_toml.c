@@ -225,6 +225,8 @@ static void an_error_says_line_character_got_and_wanted(void **state)
 		"home.toml:1:9: control character 0x01, which must be written as an escape in a string");
 	assert_refused("a = 'x\xff'", ERR_FORMAT, "home.toml:1:7: byte 0xff is not UTF-8");
 	assert_refused("a = 2021-02-29", ERR_FORMAT, "home.toml:1:13: got 29 for the day, want 1 to 28");
+	assert_refused("a = [{}]\n[a.b]", ERR_FORMAT, "home.toml:2:2: key a is complete and cannot be extended (line 1)");
+	assert_refused("a = 1\n[a.b]", ERR_FORMAT, "home.toml:2:2: key a already has a value that is no table (line 1)");
 	assert_refused("a = 007", ERR_FORMAT, "home.toml:1:5: a number that begins with 0 (octal is written 0o...)");
 	assert_refused("a = \"C:\\home\"", ERR_FORMAT,
 		"home.toml:1:9: got 'h', want one of b t n f r \" \\ u U after \\ (a text in '...' takes \\ as it is)");
@@ -252,6 +254,19 @@ static void every_value_knows_its_line(void **state)
 	assert_int_equal(toml_find(d.root, "v")->items.first->line, 11);
 	assert_null(toml_find(d.root, "c"));
 	assert_null(toml_find(d.root, ""));
+	close_document(&d);
+}
+
+static void a_second_has_nine_digits_and_the_rest_is_cut_off(void **state)
+{
+	(void)state;
+	static const char text[] = "a = 00:00:00.123456789999\nb = 00:00:00.000000001\nc = 00:00:00.5\n";
+	struct document d;
+	read_document(&d, "x", text, sizeof text - 1);
+	assert_int_equal(d.e, OK);
+	assert_int_equal(toml_find(d.root, "a")->time.ns, 123456789);
+	assert_int_equal(toml_find(d.root, "b")->time.ns, 1);
+	assert_int_equal(toml_find(d.root, "c")->time.ns, 500000000);
 	close_document(&d);
 }
 
@@ -354,6 +369,7 @@ int main(void)
 		cmocka_unit_test(a_document_cut_anywhere_is_survived),
 		cmocka_unit_test(an_error_says_line_character_got_and_wanted),
 		cmocka_unit_test(every_value_knows_its_line),
+		cmocka_unit_test(a_second_has_nine_digits_and_the_rest_is_cut_off),
 		cmocka_unit_test(nesting_is_bounded_on_both_sides),
 		cmocka_unit_test(the_arena_asked_for_suffices_for_any_text),
 		cmocka_unit_test(a_hundred_thousand_keys_are_quick_and_found),

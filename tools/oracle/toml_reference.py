@@ -128,6 +128,8 @@ INVALID = {
     "header-over-dotted": "[fruit]\napple.color = 1\n[fruit.apple]\ntaste = 2",
     "header-over-dotted-root": "a.b.c = 1\n[a]\nd = 2",
     "header-over-dotted-deep": "a.b.c = 1\n[a.b]\nd = 2",
+    "header-over-open-then-dotted": "[a.b.c]\n[a]\nb.t = 1\n[a.b]",
+    "header-over-open-then-dotted-deep": "[q.a.b.c]\n[q.a]\nb.t = 1\n[q]\na.b.u = 1",
     "header-twice": "[a]\n[a]",
     "header-twice-later": "[a]\nb = 1\n[c]\n[a]\nd = 2",
     "header-twice-nested": "[a.b]\n[a]\n[a.b]",
