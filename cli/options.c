@@ -175,7 +175,8 @@ static enum err check_required(const struct command_line *c)
 {
 	for (size_t i = 0; i < n_options(); i++) {
 		const struct option *opt = option_at(i);
-		if (opt->required && (opt->commands & c->command) && !is_field_given(c->o, opt))
+		bool is_needed = opt->required && !(c->o->attach && opt->kind == OPTION_PATH); // --attach: the coordinator has the model
+		if (is_needed && (opt->commands & c->command) && !is_field_given(c->o, opt))
 			return errmsg_fail(c->em, ERR_USAGE, "%s is missing: %s", option_name(opt), opt->help);
 	}
 	return OK;

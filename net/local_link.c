@@ -29,7 +29,7 @@ static void deliver_end(struct local_link *l, uint32_t end)
 {
 	struct local_end *e = &l->ends[end];
 	// Only what was here at the start: an answer sent meanwhile waits for the next task, so that the loop's other work gets its turn.
-	for (uint32_t n = e->n_frames; n > 0 && !l->is_closing; n--) {
+	for (uint32_t n = e->n_frames; n > 0 && !l->is_closing && e->callbacks.on_frame != NULL; n--) {
 		struct local_frame *f = e->first;
 		e->first = f->next;
 		if (e->first == NULL)
@@ -95,6 +95,12 @@ void local_link_attach(struct local_link *l, uint32_t end, const struct local_ca
 	ASSERT(end < 2);
 	l->ends[end].callbacks = *callbacks;
 	loop_task_post(l->loop, &l->task);
+}
+
+void local_link_detach(struct local_link *l, uint32_t end)
+{
+	if (l != NULL)
+		l->ends[end].callbacks = (struct local_callbacks){0};
 }
 
 enum err local_link_send(struct local_link *l, uint32_t end, const uint8_t *head, size_t head_len, const uint8_t *payload, size_t payload_len)

@@ -23,6 +23,8 @@ MUST_USE enum err local_link_open(struct loop *loop, struct local_link **out, st
 void local_link_close(struct local_link *l); // NULL is allowed; what has not arrived is dropped
 // local_link_attach says who receives at `end`. Frames wait until both ends are attached.
 void local_link_attach(struct local_link *l, uint32_t end, const struct local_callbacks *callbacks);
+// local_link_detach: nothing arrives at `end` any more, nor at the other. NULL is allowed.
+void local_link_detach(struct local_link *l, uint32_t end);
 // local_link_send sends from `end` to the other. ERR_LIMIT: LINK_QUEUE_FRAMES are waiting; ERR_NOMEM.
 MUST_USE enum err local_link_send(struct local_link *l, uint32_t end, const uint8_t *head, size_t head_len, const uint8_t *payload,
 	size_t payload_len);

@@ -721,12 +721,28 @@ static void end_requests(struct coord_runtime *rt)
 	}
 }
 
+static void end_tickets(struct coord_runtime *rt)
+{
+	static const char why[] = "the coordinator is stopping";
+	for (size_t i = 0; i < TICKETS_MAX; i++) {
+		struct rt_ticket t = rt->tickets[i];
+		sodium_memzero(&rt->tickets[i], sizeof rt->tickets[i]);
+		if (t.ticket != 0 && t.invited)
+			t.invited(t.ctx, ERR_CLOSED, why, NULL);
+		else if (t.ticket != 0)
+			t.answered(t.ctx, ERR_CLOSED, why);
+	}
+}
+
 void coord_runtime_close(struct coord_runtime *rt)
 {
 	if (rt == NULL)
 		return;
 	rt->is_closing = true;
 	end_requests(rt);
+	end_tickets(rt);
+	local_link_detach(rt->p.local_control, 0);
+	local_link_detach(rt->p.local_data, 0);
 	link_listener_close(rt->listener);
 	for (size_t i = 0; i < PLACES; i++)
 		if (rt->links[i].handle != 0)

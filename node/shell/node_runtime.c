@@ -610,6 +610,8 @@ void node_runtime_close(struct node_runtime *rt)
 	if (rt == NULL)
 		return;
 	rt->is_closing = true;
+	local_link_detach(rt->p.local_control, 1);
+	local_link_detach(rt->p.local_data, 1);
 	for (size_t i = 0; i < DIALERS_MAX; i++)
 		dialer_close(rt->dialers[i].dialer, false);
 	for (size_t i = 0; i < ARRAY_LEN(rt->links); i++)

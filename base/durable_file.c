@@ -1,0 +1,105 @@
+#include "base/durable_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PATH_CAP 1100
+
+static enum err io_fail(struct errmsg *em, const char *path)
+{
+	return errmsg_fail(em, ERR_IO, "%s: %s", path, strerror(errno));
+}
+
+static bool write_all(int fd, const uint8_t *data, size_t len)
+{
+	while (len > 0) {
+		ssize_t n = write(fd, data, len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		data += n;
+		len -= (size_t)n;
+	}
+	return true;
+}
+
+static enum err sync_directory(const char *path, struct errmsg *em)
+{
+	char dir[PATH_CAP];
+	snprintf(dir, sizeof dir, "%s", path);
+	char *slash = strrchr(dir, '/');
+	if (slash == NULL)
+		snprintf(dir, sizeof dir, ".");
+	else
+		slash[slash == dir] = '\0';
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return io_fail(em, dir);
+	enum err e = fsync(fd) == 0 ? OK : io_fail(em, dir);
+	close(fd);
+	return e;
+}
+
+enum err durable_file_write(const char *path, const void *data, size_t len, struct errmsg *em)
+{
+	char temp[PATH_CAP];
+	if (snprintf(temp, sizeof temp, "%s.new", path) >= (int)sizeof temp)
+		return errmsg_fail(em, ERR_LIMIT, "%s: the name is too long", path);
+	if (unlink(temp) != 0 && errno != ENOENT) // what a crash left
+		return io_fail(em, temp);
+	int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return io_fail(em, temp);
+	bool ok = write_all(fd, data, len) && fsync(fd) == 0;
+	enum err e = ok ? OK : io_fail(em, temp);
+	if (close(fd) != 0 && e == OK)
+		e = io_fail(em, temp);
+	if (e == OK && rename(temp, path) != 0)
+		e = io_fail(em, path);
+	if (e != OK)
+		unlink(temp);
+	return e == OK ? sync_directory(path, em) : e;
+}
+
+static enum err check_private(int fd, const char *path, struct errmsg *em)
+{
+	struct stat st;
+	if (fstat(fd, &st) != 0)
+		return io_fail(em, path);
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
+		return errmsg_fail(em, ERR_AUTH, "%s: others may read it, or it is not a plain file of yours (want mode 0600)", path);
+	return OK;
+}
+
+enum err durable_file_read(const char *path, void *data, size_t cap, size_t *len, struct errmsg *em)
+{
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT)
+		return errmsg_fail(em, ERR_NOT_FOUND, "%s: no such file", path);
+	if (fd < 0)
+		return io_fail(em, path);
+	enum err e = check_private(fd, path, em);
+	*len = 0;
+	while (e == OK) {
+		uint8_t more;
+		ssize_t n = *len < cap ? read(fd, (uint8_t *)data + *len, cap - *len) : read(fd, &more, 1);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			e = io_fail(em, path);
+		else if (n > 0 && *len == cap)
+			e = errmsg_fail(em, ERR_LIMIT, "%s: longer than %zu bytes", path, cap);
+		else if (n == 0)
+			break;
+		else
+			*len += (size_t)n;
+	}
+	close(fd);
+	return e;
+}

@@ -1,0 +1,153 @@
+#include "cli/cluster_host.h"
+
+#include "base/wire_type.h"
+
+#include <string.h>
+
+#define CTX_DEFAULT 4096
+#define SESSION_WAIT_NS 150000000000 // DESIGN.md 10
+#define LINK_AGE_NS 3600000000000    // link-protocol.md: a new handshake every hour
+
+static void on_signal(void *ctx, int signo)
+{
+	struct cluster_host *h = ctx;
+	(void)signo;
+	h->is_stopping = true;
+	loop_stop(&h->loop);
+}
+
+enum err cluster_host_open_model(struct cluster_host *h, const struct options *o, const struct log *log, struct errmsg *em)
+{
+	int64_t begin_ns = loop_clock_ns();
+	memset(h, 0, sizeof *h);
+	h->log = log;
+	enum err e = loop_open(&h->loop, em);
+	if (e == OK)
+		e = loop_signals(&h->loop, on_signal, h, em);
+	if (e == OK)
+		e = model_open(o->model, &h->model, em);
+	if (e == OK)
+		e = tokenizer_open(model_gguf(h->model), &h->tokenizer, em);
+	if (e == OK)
+		e = worker_open(options_n_threads(o), o->simd, &h->worker, em);
+	h->load_ns = loop_clock_ns() - begin_ns;
+	return e;
+}
+
+static int32_t choose_ctx(const struct options *o, const struct hparams *hp)
+{
+	if (o->ctx > 0)
+		return o->ctx;
+	return hp->ctx_len_train < CTX_DEFAULT ? hp->ctx_len_train : CTX_DEFAULT;
+}
+
+// choose_chunk returns the tokens of one step: a wide model's may not fit a record.
+static int32_t choose_chunk(const struct options *o, const struct hparams *hp)
+{
+	size_t fits = (DATA_RECORD_MAX - FRAME_STEP_BYTES) / wire_bytes(o->wire, hp->hidden_dim);
+	int32_t chunk = o->prefill_chunk < CHUNK_TOKENS_MAX ? o->prefill_chunk : CHUNK_TOKENS_MAX;
+	return (size_t)chunk < fits ? chunk : (int32_t)fits;
+}
+
+static void fill_stop_ids(const struct tokenizer *t, struct coordinator_config *c)
+{
+	for (int32_t id = 0; id < tokenizer_vocab_size(t) && c->n_stop_ids < STOP_IDS_MAX; id++)
+		if (tokenizer_is_stop(t, id))
+			c->stop_ids[c->n_stop_ids++] = id;
+}
+
+static enum err fill_core(struct cluster_host *h, const struct options *o, int32_t n_slots, const struct cluster_host_serve *serve,
+	struct coordinator_config *c, struct errmsg *em)
+{
+	const struct hparams *hp = model_hparams(h->model);
+	*c = (struct coordinator_config){
+		.n_layers = hp->n_layers,
+		.hidden_dim = hp->hidden_dim,
+		.vocab_size = hp->vocab_size,
+		.wire = o->wire,
+		.n_slots = n_slots,
+		.ctx_len = choose_ctx(o, hp),
+		.chunk_max = choose_chunk(o, hp),
+		.hop_credits = HOP_CREDITS_DEFAULT,
+		.n_split = o->split.n,
+		.n_nodes_min = o->nodes,
+		.has_local_node = !o->no_node,
+		.liveness = liveness_defaults,
+		.session_wait_ns = SESSION_WAIT_NS,
+		.addresses = serve->addresses,
+	};
+	memcpy(c->split, o->split.layers, sizeof c->split);
+	if (serve->model_hash)
+		memcpy(c->model_hash, serve->model_hash, HASH_BYTES);
+	text_copy(c->local_name, sizeof c->local_name, serve->name ? serve->name : "here");
+	fill_stop_ids(h->tokenizer, c);
+	if (c->chunk_max < 1)
+		return errmsg_fail(em, ERR_UNSUPPORTED, "hidden_dim %d: one hidden state does not fit a frame of %d bytes", hp->hidden_dim, DATA_RECORD_MAX);
+	return OK;
+}
+
+static enum err open_node(struct cluster_host *h, const struct options *o, const struct coordinator_config *c, const struct cluster_host_serve *serve,
+	struct errmsg *em)
+{
+	struct node_runtime_params p = {
+		.loop = &h->loop,
+		.log = h->log,
+		.worker = h->worker,
+		.model = h->model,
+		.local_control = h->local_control,
+		.local_data = h->local_data,
+		.core = {.n_layers = c->n_layers, .hidden_dim = c->hidden_dim, .n_threads = (uint32_t)options_n_threads(o), .local = true,
+			.liveness = liveness_defaults, .link_age_ns = LINK_AGE_NS},
+	};
+	if (serve->keys)
+		lnk1_node_id(serve->keys->pk, p.core.self.b);
+	p.core.coordinator = p.core.self;
+	memcpy(p.core.model_hash, c->model_hash, HASH_BYTES);
+	text_copy(p.core.name, sizeof p.core.name, c->local_name);
+	text_copy(p.core.simd, sizeof p.core.simd, kernels_name(worker_kernels(h->worker)));
+	return node_runtime_open(&p, &h->node, em);
+}
+
+enum err cluster_host_open_cluster(struct cluster_host *h, const struct options *o, int32_t n_slots, const struct cluster_host_serve *serve,
+	struct errmsg *em)
+{
+	int64_t begin_ns = loop_clock_ns();
+	struct coord_runtime_params p = {
+		.loop = &h->loop,
+		.log = h->log,
+		.worker = h->worker,
+		.model = h->model,
+		.keys = serve->keys,
+		.store_path = serve->store_path,
+		.listen = serve->listen,
+		.limits = &link_limits_default,
+	};
+	enum err e = fill_core(h, o, n_slots, serve, &p.core, em);
+	if (e == OK && !o->no_node)
+		e = local_link_open(&h->loop, &h->local_control, em);
+	if (e == OK && !o->no_node)
+		e = local_link_open(&h->loop, &h->local_data, em);
+	p.local_control = h->local_control;
+	p.local_data = h->local_data;
+	if (e == OK)
+		e = coord_runtime_open(&p, &h->coord, em);
+	if (e == OK && !o->no_node)
+		e = open_node(h, o, &p.core, serve, em);
+	h->load_ns += loop_clock_ns() - begin_ns;
+	return e;
+}
+
+void cluster_host_close(struct cluster_host *h)
+{
+	if (h->loop.wake_fd == 0)
+		return; // zeroed: never opened
+	coord_runtime_close(h->coord);
+	node_runtime_close(h->node);
+	local_link_close(h->local_control);
+	local_link_close(h->local_data);
+	worker_close(h->worker);
+	tokenizer_close(h->tokenizer);
+	model_close(h->model);
+	loop_close(&h->loop);
+	memset(h, 0, sizeof *h);
+}

@@ -1,0 +1,47 @@
+// What `hearth serve` and `hearth run` have in common: a loop, a worker, a model, the coordinator, and the node on this machine beside it.
+// The one place that knows both cores' hosts (DESIGN.md 1).
+#ifndef HEARTH_CLI_CLUSTER_HOST_H
+#define HEARTH_CLI_CLUSTER_HOST_H
+
+#include "base/err.h"
+#include "base/log.h"
+#include "cli/options.h"
+#include "coordinator/shell/coord_runtime.h"
+#include "engine/worker.h"
+#include "model/model.h"
+#include "model/tokenizer.h"
+#include "net/loop.h"
+#include "node/shell/node_runtime.h"
+
+struct cluster_host {
+	struct loop loop;
+	const struct log *log;
+	struct model *model;
+	struct tokenizer *tokenizer;
+	struct worker *worker;
+	struct local_link *local_control, *local_data;
+	struct node_runtime *node;   // NULL with --no-node
+	struct coord_runtime *coord;
+	int64_t load_ns;             // what opening took
+	bool is_stopping;            // a signal came
+};
+
+// What only serve has; all zero for run.
+struct cluster_host_serve {
+	const struct lnk1_keypair *keys;
+	const char *store_path;
+	const char *listen;
+	const uint8_t *model_hash; // (HASH_BYTES)
+	const char *name;
+	struct address_list addresses; // for those who join
+};
+
+// cluster_host_open_model begins: loop with SIGINT and SIGTERM, model, tokenizer, worker. Before any thread is made.
+MUST_USE enum err cluster_host_open_model(struct cluster_host *h, const struct options *o, const struct log *log, struct errmsg *em);
+// cluster_host_open_cluster adds the coordinator and, unless --no-node, the node. n_slots: requests computed at once.
+MUST_USE enum err cluster_host_open_cluster(struct cluster_host *h, const struct options *o, int32_t n_slots, const struct cluster_host_serve *serve,
+	struct errmsg *em);
+// cluster_host_close ends everything in order; safe on zeroed memory.
+void cluster_host_close(struct cluster_host *h);
+
+#endif

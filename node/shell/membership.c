@@ -1,0 +1,192 @@
+#include "node/shell/membership.h"
+
+#include "base/durable_file.h"
+#include "kernels/canonical.h"
+#include "proto/frame.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAGIC "HEARTHM1"
+#define MAGIC_BYTES 8
+#define FILE_MAX (MAGIC_BYTES + KEY_BYTES + MSG_ENCODED_MAX)
+#define JOIN_PATIENCE_NS 15000000000 // the handshake has 3 s, the coordinator's disk the rest
+
+enum err membership_save(const char *path, const struct membership *m, struct errmsg *em)
+{
+	uint8_t file[FILE_MAX];
+	struct msg msg = {.type = MSG_JOIN_GRANT, .u.join_grant = m->grant};
+	memcpy(file, MAGIC, MAGIC_BYTES);
+	memcpy(file + MAGIC_BYTES, m->coordinator_pk, KEY_BYTES);
+	size_t len = MAGIC_BYTES + KEY_BYTES + msg_encode(&msg, file + MAGIC_BYTES + KEY_BYTES);
+	enum err e = durable_file_write(path, file, len, em);
+	sodium_memzero(file, sizeof file);
+	sodium_memzero(&msg, sizeof msg);
+	return e;
+}
+
+static enum err decode(const uint8_t *file, size_t len, struct membership *out, struct errmsg *em)
+{
+	struct msg msg;
+	if (len < MAGIC_BYTES + KEY_BYTES || memcmp(file, MAGIC, MAGIC_BYTES) != 0)
+		return errmsg_fail(em, ERR_FORMAT, "not a membership file");
+	enum err e = msg_decode(file + MAGIC_BYTES + KEY_BYTES, len - MAGIC_BYTES - KEY_BYTES, &msg, em);
+	if (e != OK || msg.type != MSG_JOIN_GRANT)
+		return e != OK ? e : errmsg_fail(em, ERR_FORMAT, "not a membership file");
+	memcpy(out->coordinator_pk, file + MAGIC_BYTES, KEY_BYTES);
+	out->grant = msg.u.join_grant;
+	sodium_memzero(&msg, sizeof msg);
+	return OK;
+}
+
+enum err membership_load(const char *path, struct membership *out, struct errmsg *em)
+{
+	uint8_t file[FILE_MAX];
+	size_t len;
+	memset(out, 0, sizeof *out);
+	enum err e = durable_file_read(path, file, sizeof file, &len, em);
+	if (e == OK) {
+		e = decode(file, len, out, em);
+		if (e != OK)
+			errmsg_prefix(em, e, "%s (remove it to join anew)", path);
+	}
+	sodium_memzero(file, sizeof file);
+	return e;
+}
+
+// ---- joining
+
+struct join {
+	struct loop *loop;
+	struct link *link; // NULL: no attempt under way
+	const char *path;
+	struct membership *out;
+	struct loop_timer patience;
+	bool has_grant;
+	bool is_over;    // this attempt
+	enum err err;    // of this attempt
+	struct errmsg *em;
+};
+
+static void attempt_over(struct join *j, enum err e)
+{
+	j->is_over = true;
+	j->err = e;
+	loop_stop(j->loop);
+}
+
+static void on_up(void *ctx, struct link *link, const struct link_info *info)
+{
+	struct join *j = ctx;
+	(void)link;
+	j->out->grant.member_epoch = info->member_epoch;
+}
+
+static void on_frame(void *ctx, struct link *link, const uint8_t *frame, size_t len)
+{
+	struct join *j = ctx;
+	struct msg msg;
+	struct errmsg em;
+	if (j->has_grant || msg_decode(frame, len, &msg, &em) != OK || msg.type != MSG_JOIN_GRANT) {
+		errmsg_fail(j->em, ERR_FORMAT, "the coordinator sent something other than a grant");
+		link_abort(link);
+		j->link = NULL;
+		attempt_over(j, ERR_FORMAT);
+		return;
+	}
+	j->out->grant = msg.u.join_grant;
+	sodium_memzero(&msg, sizeof msg);
+	enum err e = membership_save(j->path, j->out, j->em);
+	if (e != OK) { // not acknowledged: the invite stays ours to try again
+		link_abort(link);
+		j->link = NULL;
+		attempt_over(j, e);
+		return;
+	}
+	j->has_grant = true;
+	struct msg ack = {.type = MSG_JOIN_ACK};
+	uint8_t out[MSG_ENCODED_MAX];
+	size_t n = msg_encode(&ack, out);
+	if (link_send(link, out, n) != OK) // the grant counts all the same: member mode comes next
+		link_close(link);
+}
+
+static void on_down(void *ctx, struct link *link, const struct link_down *down)
+{
+	struct join *j = ctx;
+	(void)link;
+	j->link = NULL;
+	if (!j->has_grant)
+		errmsg_fail(j->em, ERR_AUTH, "%s", down->text);
+	attempt_over(j, j->has_grant ? OK : ERR_AUTH);
+}
+
+static void on_patience(void *ctx)
+{
+	struct join *j = ctx;
+	if (j->link)
+		link_abort(j->link);
+	j->link = NULL;
+	errmsg_fail(j->em, ERR_TIMEOUT, "no answer in 15 s");
+	attempt_over(j, j->has_grant ? OK : ERR_TIMEOUT);
+}
+
+static enum err try_address(struct join *j, const char *addr, const struct lnk1_client_params *p)
+{
+	const struct link_callbacks callbacks = {.ctx = j, .on_up = on_up, .on_frame = on_frame, .on_down = on_down};
+	j->is_over = false;
+	enum err e = link_dial(j->loop, addr, p, &link_limits_default, &callbacks, &j->link, j->em);
+	if (e != OK)
+		return e;
+	loop_timer_set(j->loop, &j->patience, loop_clock_ns() + JOIN_PATIENCE_NS);
+	loop_run(j->loop);
+	loop_timer_clear(j->loop, &j->patience);
+	if (!j->is_over) { // a signal stopped the loop
+		if (j->link)
+			link_abort(j->link);
+		j->link = NULL;
+		return errmsg_fail(j->em, ERR_CANCELLED, "interrupted");
+	}
+	return j->err;
+}
+
+enum err membership_join(struct loop *loop, const struct invite *invite, const struct lnk1_keypair *keys, const uint8_t boot_id[LNK1_BOOT_ID_LEN],
+	const char *path, struct membership *out, struct errmsg *em)
+{
+	struct join j = {.loop = loop, .path = path, .out = out, .em = em};
+	struct lnk1_client_params p = {
+		.self = keys,
+		.mode = LNK1_JOIN,
+		.kind = LNK1_CONTROL,
+		.protocol_min = PROTOCOL_VERSION,
+		.protocol_max = PROTOCOL_VERSION,
+		.canon_version = CANON_VERSION,
+		.record_max = CONTROL_RECORD_MAX,
+	};
+	memset(out, 0, sizeof *out);
+	memcpy(out->coordinator_pk, invite->server_pk, KEY_BYTES);
+	memcpy(p.server_pk, invite->server_pk, KEY_BYTES);
+	memcpy(p.token_id, invite->token_id, LNK1_TOKEN_ID_LEN);
+	memcpy(p.token_secret, invite->token_secret, KEY_BYTES);
+	memcpy(p.boot_id, boot_id, LNK1_BOOT_ID_LEN);
+	loop_timer_init(&j.patience, on_patience, &j);
+	enum err e = ERR_NOT_FOUND;
+	struct errmsg all = {0};
+	for (uint32_t i = 0; i < invite->n_addrs; i++) {
+		e = try_address(&j, invite->addrs[i], &p);
+		if (e == OK || e == ERR_CANCELLED || e == ERR_IO)
+			break;
+		char one[ERRMSG_CAP];
+		memcpy(one, em->text, sizeof one);
+		size_t used = strlen(all.text);
+		snprintf(all.text + used, sizeof all.text - used, "%s%s: %.150s", used ? "; " : "", invite->addrs[i], one);
+		*em = all;
+	}
+	sodium_memzero(&p, sizeof p);
+	if (e == OK && out->grant.addresses.n == 0) { // a coordinator that knows no address of its own: the one that worked
+		out->grant.addresses.n = invite->n_addrs;
+		memcpy(out->grant.addresses.at, invite->addrs, sizeof invite->addrs);
+	}
+	return e == OK ? membership_save(path, out, em) : e;
+}
