@@ -13,7 +13,7 @@ static int not_built(const struct command_ctx *ctx)
 
 static const struct command table[] = {
 	{"run", FOR_RUN, "MODEL -p TEXT [OPTIONS]", "continue a text on this machine",
-		"Loads MODEL here and prints what it generates. The prompt is TEXT, or standard input without -p.", false, not_built},
+		"Loads MODEL here and prints what it generates. The prompt is TEXT, or standard input without -p.", false, run_main},
 	{"serve", FOR_SERVE, "MODEL [OPTIONS]", "be the coordinator: plan the cluster and answer requests",
 		"Gives the model's layers to this machine and to the nodes that join, and answers on an OpenAI-compatible HTTP API.", false,
 		not_built},

@@ -15,6 +15,7 @@
 struct run {
 	const struct command_ctx *ctx;
 	struct cluster_host host;
+	struct log log;
 	struct answer_print print;
 	struct answer *answer;
 	bool has_ended;
@@ -83,7 +84,11 @@ static enum err start(struct run *r, struct errmsg *em)
 
 static enum err answer_here(struct run *r, struct errmsg *em)
 {
-	enum err e = cluster_host_open_model(&r->host, r->ctx->opts, r->ctx->log, em);
+	// That a cluster of one machine is ready is no news to somebody who waits for an answer.
+	r->log = *r->ctx->log;
+	if (r->log.level == LOG_INFO && !options_given(r->ctx->opts, offsetof(struct options, log)))
+		r->log.level = LOG_WARNING;
+	enum err e = cluster_host_open_model(&r->host, r->ctx->opts, &r->log, em);
 	if (e == OK)
 		e = cluster_host_open_cluster(&r->host, r->ctx->opts, 1, &(struct cluster_host_serve){0}, em);
 	if (e != OK)
