@@ -221,7 +221,7 @@ static enum err parse(struct text t, struct invite *out, struct errmsg *em)
 		return errmsg_fail(em, ERR_LIMIT, "invite: %zu characters (want at most %d)", t.left, INVITE_URL_MAX);
 	if (!skip(&t, SCHEME))
 		return errmsg_fail(em, ERR_FORMAT, "invite: does not begin with " SCHEME);
-	if (!until(&t, '/', &addrs) || !skip(&t, MIDDLE + 1) || !until(&t, '/', &version))
+	if (!until(&t, '/', &addrs) || !skip(&t, &MIDDLE[1]) || !until(&t, '/', &version))
 		return errmsg_fail(em, ERR_FORMAT, "invite: not of the form " SCHEME "HOST:PORT" MIDDLE VERSION "/...");
 	if (version.left != sizeof VERSION - 1 || memcmp(version.at, VERSION, version.left) != 0)
 		return errmsg_fail(em, ERR_UNSUPPORTED, "invite: format version is not " VERSION ": made by another version of hearth");
