@@ -11,14 +11,19 @@
 
 static const char *const roles[] = {"system", "user", "assistant"};
 
-static const char *find(struct gguf_str s, size_t from, const char *what)
-{
-	return from <= s.len ? memmem(s.data + from, s.len - from, what, strlen(what)) : NULL;
-}
-
 static bool text_at(struct gguf_str s, size_t at, const char *what)
 {
 	return strlen(what) <= s.len - at && memcmp(s.data + at, what, strlen(what)) == 0;
+}
+
+static const char *find(struct gguf_str s, size_t from, const char *what)
+{
+	for (const char *p; from < s.len && (p = memchr(s.data + from, what[0], s.len - from)) != NULL; from++) {
+		from = (size_t)(p - s.data);
+		if (text_at(s, from, what))
+			return p;
+	}
+	return NULL;
 }
 
 // skip_line_end moves past a line end: a real one, or, inside a string of the template, also one written \n.
