@@ -8,6 +8,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+#define BLOCK_BYTES_MAX 34
 #define ROWS_TOKENS_MAX 2 // tokens avx2_matmul_rows takes: from three on, laying 8 rows across the lanes is faster
 
 // The entries of the table, each in the file that its noun names.
