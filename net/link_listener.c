@@ -17,7 +17,6 @@ struct slot {
 	struct link *link;       // LINK_IDLE: free. NULL: the last one authenticated, and there was no memory for another
 	struct addr_entry *addr; // NULL: free
 	uint64_t order;          // of acceptance
-	bool has_token;
 };
 
 struct link_listener {
@@ -62,7 +61,6 @@ static void leave_addr(struct slot *s)
 {
 	addr_table_leave(s->addr);
 	s->addr = NULL;
-	s->has_token = false;
 	s->listener->stats.n_unauth--;
 }
 
@@ -114,7 +112,6 @@ static void start_waiting(struct link_listener *l, struct addr_entry *addr)
 	int64_t now_ns = loop_now_ns(l->loop);
 	struct slot *s;
 	while ((s = oldest(l, addr, true)) != NULL && addr_take(&l->addrs, addr, now_ns)) {
-		s->has_token = true;
 		link_start(s->link, l->params.cfg);
 	}
 	if (s != NULL) {
@@ -138,11 +135,12 @@ static void on_authenticated(void *ctx, struct link *link)
 {
 	struct slot *s = ctx;
 	struct link_listener *l = s->listener;
-	if (s->has_token)
-		addr_give_back(&l->addrs, s->addr);
+	struct addr_entry *addr = s->addr;
 	leave_addr(s);
 	s->link = calloc(1, sizeof *s->link); // NULL: tried again when the slot is wanted
 	l->stats.n_up++;
+	addr_give_back(&l->addrs, addr);
+	start_waiting(l, addr); // somebody may have waited for this very token
 	if (link->info.mode != LNK1_JOIN)
 		return;
 	if (l->params.on_join != NULL)

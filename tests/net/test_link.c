@@ -265,6 +265,23 @@ static void a_new_link_is_up_before_the_old_is_closed_and_no_frame_is_lost(void 
 	assert_non_null(w->client.up);
 }
 
+struct ups_wanted {
+	struct world *w;
+	int n;
+};
+
+static bool both_came_up(void *ctx)
+{
+	struct ups_wanted *x = ctx;
+	return x->w->client.n_up >= x->n && x->w->server.n_up >= x->n;
+}
+
+static bool none_is_up(void *ctx)
+{
+	struct world *w = ctx;
+	return w->client.up == NULL && w->server.up == NULL;
+}
+
 static void a_host_may_abort_or_close_inside_any_callback(void **state)
 {
 	struct world *w = *state;
@@ -272,19 +289,13 @@ static void a_host_may_abort_or_close_inside_any_callback(void **state)
 		&w->server.abort_on_frame, &w->server.close_on_frame};
 	for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
 		*flags[i] = true;
-		int n_up = w->server.n_up;
 		world_dial(w, NULL);
-		for (int64_t end_ns = loop_clock_ns() + WORLD_PATIENCE; w->server.n_up == n_up && loop_clock_ns() < end_ns;)
-			world_run_for(w, 1000000);
-		assert_int_equal(w->server.n_up, n_up + 1);
-		for (int k = 0; k < 100 && w->client.up != NULL; k++) {
+		assert_true(world_run(w, both_came_up, &(struct ups_wanted){w, (int)i + 1}));
+		if (w->client.up != NULL) {
 			enum err e = link_send(w->client.up, (const uint8_t *)"abc", 3);
 			assert_true(e == OK || e == ERR_CLOSED);
-			world_run_for(w, 1000000);
 		}
-		assert_null(w->client.up);
-		world_run_for(w, WORLD_S / 50);
-		assert_null(w->server.up);
+		assert_true(world_run(w, none_is_up, w));
 		*flags[i] = false;
 	}
 }
@@ -642,16 +653,6 @@ static bool all_quiet(void *ctx)
 	return w->client.up == NULL && w->server.up == NULL && link_listener_get_stats(w->listener).n_unauth == 0;
 }
 
-struct fds_wanted {
-	int n;
-};
-
-// A connection that was aborted before it was accepted is still accepted, later.
-static bool fds_are_back(void *ctx)
-{
-	return open_descriptors() <= ((struct fds_wanted *)ctx)->n;
-}
-
 static int setup_patient(void **state)
 {
 	struct link_limits limits = link_limits_default;
@@ -675,7 +676,10 @@ static void a_thousand_links_killed_under_traffic_leave_nothing(void **state)
 		kill_one(w, i, &rng);
 		assert_true(world_run(w, all_quiet, w));
 	}
-	assert_true(world_run(w, fds_are_back, &(struct fds_wanted){fds}));
+	// NNG closes some sockets a little later, and tells nobody.
+	for (int64_t end_ns = loop_clock_ns() + WORLD_PATIENCE; open_descriptors() > fds && loop_clock_ns() < end_ns;)
+		world_run_for(w, 1000000);
+	assert_true(open_descriptors() <= fds);
 	print_message("memory grew by %ld KiB in 1,000 links\n", resident_kb() - kb);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	assert_true(resident_kb() - kb < 4096);
