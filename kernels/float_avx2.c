@@ -3,6 +3,8 @@
 
 #include "base/fmath.h"
 
+#define TOKENS_AT_ONCE 3 // of a float product: three times four sums, a weight and an input fit the 16 registers
+
 static uint32_t max_lane(__m256i v)
 {
 	__m128i m = _mm_max_epu32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
@@ -66,31 +68,54 @@ INLINE __m256 load_weights(enum dtype type, const uint8_t *row, int32_t i)
 	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
 
-// Rule 8 for one row.
-INLINE float dot_float(enum dtype type, const uint8_t *row, const float *x, int32_t n)
+// dot_floats is rule 8 for one row and n tokens (1 to TOKENS_AT_ONCE), whose values lie `stride` apart.
+INLINE void dot_floats(enum dtype type, int n, const uint8_t *row, const float *x, size_t stride, int32_t cols, float *out)
 {
-	__m256 lanes[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
-	int32_t i = 0;
-	for (; i + FLOAT_LANES <= n; i += FLOAT_LANES) {
+	__m256 lanes[TOKENS_AT_ONCE][4];
+	for (int t = 0; t < n; t++) {
 		for (int l = 0; l < 4; l++)
-			lanes[l] = _mm256_fmadd_ps(load_weights(type, row, i + 8 * l), _mm256_loadu_ps(x + i + 8 * l), lanes[l]);
+			lanes[t][l] = _mm256_setzero_ps();
 	}
-	if (i == n)
-		return tree32(lanes);
-	float tail[FLOAT_LANES];
-	for (int l = 0; l < 4; l++)
-		_mm256_storeu_ps(tail + 8 * l, lanes[l]);
-	for (; i < n; i++)
-		tail[i % FLOAT_LANES] = fmaf(weight_at(type, row, i), x[i], tail[i % FLOAT_LANES]);
-	return tree(tail, FLOAT_LANES);
+	int32_t i = 0;
+	for (; i + FLOAT_LANES <= cols; i += FLOAT_LANES) {
+		for (int l = 0; l < 4; l++) {
+			__m256 w = load_weights(type, row, i + 8 * l);
+			for (int t = 0; t < n; t++)
+				lanes[t][l] = _mm256_fmadd_ps(w, _mm256_loadu_ps(x + (size_t)t * stride + i + 8 * l), lanes[t][l]);
+		}
+	}
+	for (int t = 0; t < n; t++) {
+		if (i == cols) {
+			out[t] = tree32(lanes[t]);
+			continue;
+		}
+		float tail[FLOAT_LANES];
+		for (int l = 0; l < 4; l++)
+			_mm256_storeu_ps(tail + 8 * l, lanes[t][l]);
+		for (int32_t e = i; e < cols; e++)
+			tail[e % FLOAT_LANES] = fmaf(weight_at(type, row, e), x[(size_t)t * stride + (size_t)e], tail[e % FLOAT_LANES]);
+		out[t] = tree(tail, FLOAT_LANES);
+	}
 }
 
 INLINE void matmul_float(enum dtype type, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y,
 	size_t y_stride)
 {
+	const size_t stride = (size_t)a->cols;
 	for (int32_t r = row_begin; r < row_end; r++) {
-		for (int32_t t = 0; t < a->n; t++)
-			y[(size_t)t * y_stride + (size_t)r] = dot_float(type, weight_row(w, r), a->x + (size_t)t * (size_t)a->cols, a->cols);
+		const uint8_t *row = weight_row(w, r);
+		for (int32_t t = 0; t < a->n; t += TOKENS_AT_ONCE) {
+			const float *x = a->x + (size_t)t * stride;
+			float out[TOKENS_AT_ONCE];
+			int32_t n = a->n - t < TOKENS_AT_ONCE ? a->n - t : TOKENS_AT_ONCE;
+			switch (n) {
+			case 1: dot_floats(type, 1, row, x, stride, w->cols, out); break;
+			case 2: dot_floats(type, 2, row, x, stride, w->cols, out); break;
+			default: dot_floats(type, 3, row, x, stride, w->cols, out); break;
+			}
+			for (int32_t i = 0; i < n; i++)
+				y[(size_t)(t + i) * y_stride + (size_t)r] = out[i];
+		}
 	}
 }
 
@@ -106,7 +131,8 @@ void avx2_matmul_float(const struct weight *w, const struct acts *a, int32_t row
 
 void avx2_rmsnorm(const float *x, const float *w, int32_t n, float eps, float *y)
 {
-	float ss = dot_float(DTYPE_F32, (const uint8_t *)x, x, n);
+	float ss;
+	dot_floats(DTYPE_F32, 1, (const uint8_t *)x, x, 0, n, &ss);
 	float r = 1.0f / sqrtf(ss / (float)n + eps);
 	__m256 rs = _mm256_set1_ps(r);
 	int32_t i = 0;

@@ -119,7 +119,7 @@ static void float_rows_of_any_length_equal_the_reference(void **state)
 	rng_init(&r, 2);
 	for (int32_t cols = 1; cols < 100; cols++) {
 		struct product p;
-		product_open(&p, &r, types[5 + cols % 3], false, cols % 2 ? REF_PLAIN : REF_TINY, 3, cols, 2);
+		product_open(&p, &r, types[5 + cols % 3], false, cols % 2 ? REF_PLAIN : REF_TINY, 3, cols, 1 + cols % 5);
 		run_reference(&p);
 		check_product(&p);
 		product_close(&p);
