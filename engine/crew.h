@@ -12,6 +12,7 @@
 struct crew {
 	struct engine *e;
 	int32_t n_tokens;
+	int32_t n_tiles;
 	// Next unit of the phases with even and odd numbers: one is reset while the other is in use.
 	_Atomic int32_t next[2];
 };

@@ -114,6 +114,7 @@ static void lay_out(struct engine *e, struct carver *c)
 	const struct hparams *hp = &e->hp;
 	int32_t n = e->c.batch_max;
 	e->tokens = carve(c, (size_t)n, sizeof *e->tokens);
+	e->tiles = carve(c, (size_t)n, sizeof *e->tiles);
 	lay_out_inputs(e, c);
 	if (e->c.has_head) {
 		struct tensor_view norm = model_output_norm(e->c.model);
@@ -134,7 +135,8 @@ static void lay_out(struct engine *e, struct carver *c)
 	e->rope_freq = carve_floats(c, 1, hp->rope_dim / 2);
 	e->rope_cos = carve_floats(c, n, hp->rope_dim / 2);
 	e->rope_sin = carve_floats(c, n, hp->rope_dim / 2);
-	e->attn_scratch_len = (kernels_attention_scratch(e->c.ctx_len, hp->head_dim) + 15) & ~(size_t)15; // threads share no cache line
+	int32_t n_queries = TILE_TOKENS_MAX * (hp->n_heads / hp->n_kv_heads);
+	e->attn_scratch_len = (kernels_attention_group_scratch(e->c.ctx_len, hp->head_dim, n_queries) + 15) & ~(size_t)15; // threads share no cache line
 	size_t floats;
 	if (!mul_size(e->attn_scratch_len, (size_t)pool_n_threads(e->c.pool), &floats))
 		c->overflow = true;

@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 
 #define N_ACT_KINDS 3
+#define TILE_TOKENS_MAX 8 // tokens whose attention shares reading K and V; scratch grows with it
 
 // One layer, ready to compute. Matrices are borrowed from the model; norms and biases are copies, because a file may place them at any
 // byte and they are small.
@@ -31,6 +32,11 @@ struct engine_token {
 	struct engine_fault fault;
 };
 
+// Consecutive positions of one slot in the running batch.
+struct engine_tile {
+	int32_t begin, n_tokens; // of tokens
+};
+
 struct engine {
 	struct engine_config c;
 	struct hparams hp;
@@ -44,6 +50,7 @@ struct engine {
 
 	// Scratch of one call.
 	struct engine_token *tokens;               // (batch_max)
+	struct engine_tile *tiles;                 // (batch_max)
 	struct engine_input normed;                // RMSNorm's output: q, k, v, gate, up, lm_head read it
 	struct engine_input attended;              // attention's output: o reads it
 	struct engine_input gated;                 // the GLU's output, made in place of gate: down reads it

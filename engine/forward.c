@@ -1,7 +1,7 @@
 // The llama architecture: one batch through a range of layers.
 //
 // h += o(attention(norm(h))); h += down(silu(gate(norm(h))) * up(norm(h))); round to the wire type. Each product's weights are read once for
-// all tokens of the batch; attention goes token by token.
+// all tokens of the batch, and K and V once for a few tokens and the query heads that share them.
 #include "base/assert.h"
 #include "engine/crew.h"
 
@@ -85,30 +85,40 @@ static void place_token(struct engine *e, const struct engine_layer *l, int32_t 
 	}
 }
 
-static void attend_head(struct hand *h, int32_t layer, int32_t t, int32_t head)
+// attend_tile computes n_heads query heads from `head` on, which share a KV head, for the tokens of one tile.
+static void attend_tile(struct hand *h, int32_t layer, const struct engine_tile *tile, int32_t head, int32_t n_heads)
 {
 	struct engine *e = h->crew->e;
 	const struct hparams *hp = &e->hp;
-	const struct engine_token *tok = &e->tokens[t];
+	const struct engine_token *tok = &e->tokens[tile->begin];
 	size_t kv = engine_kv_at(e, layer - e->c.layer_begin, tok->slot, head / (hp->n_heads / hp->n_kv_heads));
-	size_t at = ((size_t)t * (size_t)hp->n_heads + (size_t)head) * (size_t)hp->head_dim;
-	struct attention a = {
+	size_t width = (size_t)hp->n_heads * (size_t)hp->head_dim;
+	size_t at = (size_t)tile->begin * width + (size_t)head * (size_t)hp->head_dim;
+	struct attention_group g = {
 		.q = e->q + at,
+		.q_stride = width,
 		.k = e->keys + kv,
 		.v = e->values + kv,
 		.stride = (size_t)hp->head_dim,
+		.n_tokens = tile->n_tokens,
+		.n_heads = n_heads,
 		.n_pos = tok->pos + 1,
 		.head_dim = hp->head_dim,
+		.out = e->attended.x + at,
+		.out_stride = width,
 	};
-	kernels_attention(e->c.kernels, &a, e->attn_scratch + (size_t)h->idx * e->attn_scratch_len, e->attended.x + at);
+	kernels_attention_group(e->c.kernels, &g, e->attn_scratch + (size_t)h->idx * e->attn_scratch_len);
 }
 
-// attend goes head by head, tokens inside: the query heads that share a KV head follow each other, while its keys are in the cache.
+// attend hands out KV heads of tiles, or single query heads where those would leave threads without work.
 static void attend(struct hand *h, int32_t layer)
 {
-	int32_t n_tokens = h->crew->n_tokens, unit;
-	while (crew_take(h, n_tokens * h->crew->e->hp.n_heads, &unit))
-		attend_head(h, layer, unit % n_tokens, unit / n_tokens);
+	const struct engine *e = h->crew->e;
+	int32_t n_tiles = h->crew->n_tiles, unit, n_heads = e->hp.n_heads / e->hp.n_kv_heads;
+	if (n_tiles * e->hp.n_kv_heads < h->n_hands)
+		n_heads = 1;
+	while (crew_take(h, n_tiles * (e->hp.n_heads / n_heads), &unit))
+		attend_tile(h, layer, &e->tiles[unit % n_tiles], unit / n_tiles * n_heads, n_heads);
 }
 
 // gate_and_up computes the same rows of both and joins them at once, while they are in the cache.
@@ -195,9 +205,10 @@ static enum err check_item(const struct engine *e, const struct engine_item *ite
 	return OK;
 }
 
-// take_batch checks the items and lists their tokens.
-static enum err take_batch(struct engine *e, struct engine_item *items, int32_t n_items, int32_t *n_tokens, struct errmsg *em)
+// take_batch checks the items and lists their tokens, in tiles.
+static enum err take_batch(struct crew *crew, struct engine_item *items, int32_t n_items, struct errmsg *em)
 {
+	struct engine *e = crew->e;
 	int32_t n = 0;
 	for (int32_t i = 0; i < n_items; i++) {
 		enum err err = check_item(e, items, i, em);
@@ -206,6 +217,9 @@ static enum err take_batch(struct engine *e, struct engine_item *items, int32_t 
 		if (items[i].n_tokens > e->c.batch_max - n)
 			return errmsg_fail(em, ERR_RANGE, "engine: more than %d tokens in one batch", (int)e->c.batch_max);
 		for (int32_t t = 0; t < items[i].n_tokens; t++) {
+			if (t % TILE_TOKENS_MAX == 0)
+				e->tiles[crew->n_tiles++] = (struct engine_tile){.begin = n};
+			e->tiles[crew->n_tiles - 1].n_tokens++;
 			e->tokens[n++] = (struct engine_token){
 				.slot = items[i].slot,
 				.pos = items[i].pos_begin + t,
@@ -213,7 +227,7 @@ static enum err take_batch(struct engine *e, struct engine_item *items, int32_t 
 			};
 		}
 	}
-	*n_tokens = n;
+	crew->n_tokens = n;
 	return OK;
 }
 
@@ -230,7 +244,7 @@ enum err engine_forward(struct engine *e, struct engine_item *items, int32_t n_i
 {
 	ASSERT(e->c.layer_begin < e->c.layer_end);
 	struct crew crew = {.e = e};
-	enum err err = take_batch(e, items, n_items, &crew.n_tokens, em);
+	enum err err = take_batch(&crew, items, n_items, em);
 	if (err != OK || crew.n_tokens == 0)
 		return err;
 	crew_set_input(&e->normed, crew.n_tokens);
