@@ -1,0 +1,41 @@
+// The HTTP API, as OpenAI's clients know it: /v1/chat/completions, /v1/completions, /v1/models, /health (docs/http-api.md).
+//
+// It listens on a loopback address only: there is no password, and no encryption. What a browser sends for a foreign page is refused.
+//
+// Two threads. The server's own reads requests, checks them, and makes token ids of them (http_server.h); then it hands a call to the loop,
+// which alone touches the coordinator's runtime. Text goes back through the exchange's buffer. A call: post -> on the loop: answer_start ->
+// pieces -> end. The client's leaving is looked for by a timer of the loop, and cancels the answer.
+#ifndef HEARTH_COORDINATOR_SHELL_HTTP_API_H
+#define HEARTH_COORDINATOR_SHELL_HTTP_API_H
+
+#include "base/err.h"
+#include "base/log.h"
+#include "coordinator/shell/coord_runtime.h"
+#include "model/model.h"
+#include "model/tokenizer.h"
+#include "net/loop.h"
+
+#include <stdint.h>
+
+struct http_api;
+
+struct http_api_params {
+	struct loop *loop; // borrowed, like all pointers here
+	const struct log *log;
+	struct coord_runtime *coord;
+	const struct model *model;
+	const struct tokenizer *tokenizer;
+	const char *host; // "127.0.0.1", "::1" or another loopback address
+	uint16_t port;    // 0: any that is free
+};
+
+// http_api_open listens. ERR_UNSUPPORTED for an address that others could reach; ERR_IO with the system's words when it cannot be had.
+MUST_USE enum err http_api_open(const struct http_api_params *p, struct http_api **out, struct errmsg *em);
+uint16_t http_api_port(const struct http_api *h);
+// http_api_stop accepts nothing more, and ends every answer with an error that the client gets to read. On the loop's thread, before
+// coord_runtime_close. NULL is allowed.
+void http_api_stop(struct http_api *h);
+// http_api_close after coord_runtime_close, which ends the requests. NULL is allowed.
+void http_api_close(struct http_api *h);
+
+#endif
