@@ -40,7 +40,7 @@ static void round_trip(struct lnk1_stream *tx, struct lnk1_stream *rx, struct re
 	uint8_t record[RECORD_MAX + LNK1_RECORD_EXTRA], plain[RECORD_MAX];
 	tx->rekey_records = 1 + reader_u8(&r) % 8;
 	tx->rekey_bytes = 1 + reader_u16(&r);
-	while (r.left > 0) {
+	while (r.left > 0 && reader_ok(&r)) {
 		size_t body_len;
 		uint32_t len = reader_u8(&r), opened_len;
 		len = len < r.left ? len : (uint32_t)r.left;
