@@ -56,7 +56,7 @@ WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes 
 # -isystem: what protoc-c writes gives no warnings; -MD, because -MMD would leave its headers out of the dependencies.
 CPPFLAGS += -I. -isystem $(B)/gen -D_GNU_SOURCE
 # A sanitizer takes the place of fortification, which would hide calls from it.
-OPT := $(if $(DEBUG),-O1 -DHEARTH_DEBUG,$(if $(FUZZ),-O1,$(if $(SAN),-O2,-O3 -D_FORTIFY_SOURCE=2)))
+OPT := $(if $(DEBUG),-O1 -DHEARTH_DEBUG,$(if $(SAN),-O1,-O3 -D_FORTIFY_SOURCE=2))
 SAN_FLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 # -ffp-contract=off: "a*b+c" stays two roundings everywhere (kernels/canonical.h, rule 1). -fno-math-errno changes no bit.
 # -ffunction-sections: the linker drops what nothing calls, and tools/tidy.py sees what each function calls.

@@ -36,7 +36,7 @@ OUTPUT_SHOWN = 200  # last lines of what failed
 
 # Tests of code that several threads share: what includes one of these runs under ThreadSanitizer as well.
 THREAD_HEADERS = re.compile(
-    r'#include\s+[<"](pthread\.h|threads\.h|stdatomic\.h|kernels/pool\.h|engine/worker\.h|net/loop\.h|[a-z/]*_runtime\.h)[>"]')
+    r'#include\s+[<"](pthread\.h|threads\.h|stdatomic\.h|kernels/pool\.h|engine/worker\.h|net/[a-z_]*\.h|[a-z/]*_runtime\.h)[>"]')
 
 
 @dataclasses.dataclass
@@ -273,7 +273,7 @@ class Runner:
         crashes.mkdir(parents=True, exist_ok=True)
         grown = ROOT / "build/fuzz/corpus" / target
         grown.mkdir(parents=True, exist_ok=True)
-        limits = ["-max_total_time=%d" % seconds] if seconds else ["-seed=1", "-runs=20000", "-max_total_time=5"]
+        limits = ["-max_total_time=%d" % seconds] if seconds else ["-verbosity=0", "-seed=1", "-runs=20000", "-max_total_time=5"]
         dirs = [str(d) for d in ([grown] if seconds else []) + ([corpus] if corpus.is_dir() else [])]
         with tempfile.TemporaryDirectory() as scratch:
             # libFuzzer writes what it finds into its first folder: never into the committed corpus.
