@@ -14,8 +14,8 @@
 #define KEYS_FILE_LEN 80
 
 struct keys {
-	struct lnk1_keypair *pair;      // sodium_malloc, read-only
-	uint8_t node_id[LNK1_KEY_LEN];  // BLAKE2b-256(public key)
+	struct lnk1_keypair *pair;     // sodium_malloc, read-only
+	uint8_t node_id[LNK1_KEY_LEN]; // BLAKE2b-256(public key)
 };
 
 // keys_open loads the pair at `path`, and makes a new one there first when the file does not exist.

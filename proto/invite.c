@@ -15,7 +15,8 @@
 #define PAYLOAD_CHARS sodium_base64_ENCODED_LEN(PAYLOAD_LEN, sodium_base64_VARIANT_URLSAFE_NO_PADDING)
 
 _Static_assert(PAYLOAD_LEN == 84, "the format of invite.h");
-_Static_assert(sizeof SCHEME + ADDRS_MAX * ADDR_CAP + sizeof MIDDLE + 2 + PAYLOAD_CHARS <= INVITE_URL_CAP, "the longest URL fits");
+_Static_assert(
+	sizeof SCHEME + ADDRS_MAX * ADDR_CAP + sizeof MIDDLE + 2 + PAYLOAD_CHARS <= INVITE_URL_CAP, "the longest URL fits");
 
 static void make_check(const uint8_t *payload, uint8_t check[CHECK_LEN])
 {
@@ -57,7 +58,9 @@ static bool is_host(const char *text, size_t len)
 	for (size_t i = bracketed; i < len - bracketed; i++) {
 		char c = text[i];
 		in_zone = in_zone || (bracketed && c == '%');
-		bool ok = !bracketed ? is_name_char(c) : in_zone ? is_name_char(c) || c == '%' : is_hex(c) || c == ':' || c == '.';
+		bool ok = !bracketed ? is_name_char(c)
+			: in_zone    ? is_name_char(c) || c == '%'
+				     : is_hex(c) || c == ':' || c == '.';
 		if (!ok)
 			return false;
 	}
@@ -195,8 +198,11 @@ static enum err parse_payload(struct text t, struct invite *out, struct errmsg *
 	size_t len = 0;
 	enum err e = OK;
 	if (t.left != PAYLOAD_CHARS - 1)
-		return errmsg_fail(em, ERR_FORMAT, "invite: the part after the last / has %zu characters (want %zu): was it cut?", t.left, (size_t)PAYLOAD_CHARS - 1);
-	if (sodium_base642bin(payload, sizeof payload, t.at, t.left, NULL, &len, NULL, sodium_base64_VARIANT_URLSAFE_NO_PADDING) != 0 || len != sizeof payload) {
+		return errmsg_fail(em, ERR_FORMAT, "invite: the part after the last / has %zu characters (want %zu): was it cut?",
+			t.left, (size_t)PAYLOAD_CHARS - 1);
+	if (sodium_base642bin(
+		    payload, sizeof payload, t.at, t.left, NULL, &len, NULL, sodium_base64_VARIANT_URLSAFE_NO_PADDING) != 0 ||
+		len != sizeof payload) {
 		e = errmsg_fail(em, ERR_FORMAT, "invite: the part after the last / holds a character it cannot");
 	} else {
 		make_check(payload, check);
@@ -224,7 +230,8 @@ static enum err parse(struct text t, struct invite *out, struct errmsg *em)
 	if (!until(&t, '/', &addrs) || !skip(&t, &MIDDLE[1]) || !until(&t, '/', &version))
 		return errmsg_fail(em, ERR_FORMAT, "invite: not of the form " SCHEME "HOST:PORT" MIDDLE VERSION "/...");
 	if (version.left != sizeof VERSION - 1 || memcmp(version.at, VERSION, version.left) != 0)
-		return errmsg_fail(em, ERR_UNSUPPORTED, "invite: format version is not " VERSION ": made by another version of hearth");
+		return errmsg_fail(
+			em, ERR_UNSUPPORTED, "invite: format version is not " VERSION ": made by another version of hearth");
 	enum err e = parse_addrs(addrs, out, em);
 	if (e == OK)
 		e = parse_payload(t, out, em);

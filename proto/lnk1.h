@@ -66,18 +66,18 @@ enum lnk1_status {
 };
 
 // X(name, words). Unknown, revoked and wrong psk are one failure on purpose.
-#define LNK1_FAILURE_TABLE(X)                                                                                          \
-	X(LNK1_OK, "no failure")                                                                                           \
-	X(LNK1_NOT_LNK1, "not an LNK1 handshake of a version, suite, mode and kind we take")                               \
-	X(LNK1_BAD_POINT, "a public key of low order or out of range")                                                     \
-	X(LNK1_BAD_SEAL, "a message does not open: another key pinned, or altered on the way")                             \
-	X(LNK1_BAD_CLUSTER, "another cluster")                                                                             \
-	X(LNK1_BAD_TOKEN, "no such invite outstanding")                                                                    \
-	X(LNK1_BAD_PEER, "the peer did not prove that it is a member, or that it holds the invite")                        \
-	X(LNK1_BAD_FIELD, "a field outside its range")                                                                     \
-	X(LNK1_NO_VERSION, "no common protocol version")                                                                   \
-	X(LNK1_OTHER_CANON, "the other end computes another canonical arithmetic")                                         \
-	X(LNK1_OLD_EPOCH, "the coordinator's member epoch is older than ours")                                             \
+#define LNK1_FAILURE_TABLE(X) \
+	X(LNK1_OK, "no failure") \
+	X(LNK1_NOT_LNK1, "not an LNK1 handshake of a version, suite, mode and kind we take") \
+	X(LNK1_BAD_POINT, "a public key of low order or out of range") \
+	X(LNK1_BAD_SEAL, "a message does not open: another key pinned, or altered on the way") \
+	X(LNK1_BAD_CLUSTER, "another cluster") \
+	X(LNK1_BAD_TOKEN, "no such invite outstanding") \
+	X(LNK1_BAD_PEER, "the peer did not prove that it is a member, or that it holds the invite") \
+	X(LNK1_BAD_FIELD, "a field outside its range") \
+	X(LNK1_NO_VERSION, "no common protocol version") \
+	X(LNK1_OTHER_CANON, "the other end computes another canonical arithmetic") \
+	X(LNK1_OLD_EPOCH, "the coordinator's member epoch is older than ours") \
 	X(LNK1_REFUSED, "refused by this end")
 
 enum lnk1_failure {
@@ -91,10 +91,10 @@ const char *lnk1_failure_words(enum lnk1_failure f);
 
 // What the host does now.
 enum lnk1_step {
-	LNK1_MORE,   // receive: lnk1_x_room
-	LNK1_SEND,   // send lnk1_x_out, then receive
-	LNK1_JUDGE,  // server only: the peer is authenticated; lnk1_server_accept or lnk1_server_refuse
-	LNK1_DONE,   // client: lnk1_client_finish. Server (from lnk1_server_accept): send lnk1_server_out, then lnk1_server_finish
+	LNK1_MORE,  // receive: lnk1_x_room
+	LNK1_SEND,  // send lnk1_x_out, then receive
+	LNK1_JUDGE, // server only: the peer is authenticated; lnk1_server_accept or lnk1_server_refuse
+	LNK1_DONE,  // client: lnk1_client_finish. Server (from lnk1_server_accept): send lnk1_server_out, then lnk1_server_finish
 	LNK1_REJECT, // server only: send lnk1_server_out (an M4 whose status says why), then close
 	LNK1_FAILED, // close without a reply; x->failure says why
 };
@@ -194,19 +194,19 @@ struct lnk1_client_random {
 };
 
 struct lnk1_client_params {
-	const struct lnk1_keypair *self;          // borrowed until the handshake ends
-	uint8_t server_pk[LNK1_KEY_LEN];          // S: pinned
+	const struct lnk1_keypair *self; // borrowed until the handshake ends
+	uint8_t server_pk[LNK1_KEY_LEN]; // S: pinned
 	enum lnk1_mode mode;
-	enum lnk1_kind kind;                      // join: LNK1_CONTROL only
-	uint8_t cluster_id[LNK1_CLUSTER_ID_LEN];  // member
-	uint8_t psk[LNK1_KEY_LEN];                // member: this link's own
-	uint8_t token_id[LNK1_TOKEN_ID_LEN];      // join
-	uint8_t token_secret[LNK1_KEY_LEN];       // join
+	enum lnk1_kind kind;                     // join: LNK1_CONTROL only
+	uint8_t cluster_id[LNK1_CLUSTER_ID_LEN]; // member
+	uint8_t psk[LNK1_KEY_LEN];               // member: this link's own
+	uint8_t token_id[LNK1_TOKEN_ID_LEN];     // join
+	uint8_t token_secret[LNK1_KEY_LEN];      // join
 	uint8_t boot_id[LNK1_BOOT_ID_LEN];
-	uint64_t member_epoch;                    // the last one stored; 0 before the first
+	uint64_t member_epoch; // the last one stored; 0 before the first
 	uint16_t protocol_min, protocol_max;
 	uint32_t canon_version;
-	uint32_t record_max;                      // our own limit for this kind, bytes of plaintext
+	uint32_t record_max; // our own limit for this kind, bytes of plaintext
 };
 
 struct lnk1_client {
@@ -238,7 +238,8 @@ struct lnk1_client {
 
 // lnk1_client_init makes M1, to be sent from lnk1_client_out. Returns LNK1_SEND, or LNK1_FAILED (LNK1_BAD_POINT) when S is
 // no usable public key. `p` is not needed afterwards (the caller wipes its own copy), `rnd` is wiped.
-MUST_USE enum lnk1_step lnk1_client_init(struct lnk1_client *c, const struct lnk1_client_params *p, struct lnk1_client_random *rnd);
+MUST_USE enum lnk1_step lnk1_client_init(
+	struct lnk1_client *c, const struct lnk1_client_params *p, struct lnk1_client_random *rnd);
 
 // lnk1_client_room returns where the next bytes go and puts how many are wanted, at least 1, into *len. Only when a message
 // is awaited: after LNK1_MORE or LNK1_SEND.
@@ -271,11 +272,11 @@ struct lnk1_server_config {
 	const struct lnk1_keypair *self;
 	struct lnk1_lookup lookup;
 	uint8_t cluster_id[LNK1_CLUSTER_ID_LEN];
-	bool is_node;                       // a node's server part: refuses join mode and control links
+	bool is_node; // a node's server part: refuses join mode and control links
 	uint64_t member_epoch;
 	uint16_t protocol_min, protocol_max;
 	uint32_t canon_version;
-	uint32_t record_max[LNK1_N_KINDS];  // bytes of plaintext, told to the client
+	uint32_t record_max[LNK1_N_KINDS]; // bytes of plaintext, told to the client
 };
 
 // One fresh draw for one handshake. lnk1_server_init wipes the caller's copy.
@@ -302,8 +303,8 @@ struct lnk1_server {
 	uint8_t have, want, out_len;
 	uint8_t stage;
 	uint8_t mode, kind;
-	uint8_t failure;     // enum lnk1_failure
-	bool blames_invite;  // the failure counts against invite token_id: m3s opened and m3p did not
+	uint8_t failure;    // enum lnk1_failure
+	bool blames_invite; // the failure counts against invite token_id: m3s opened and m3p did not
 	uint16_t version;
 	uint64_t client_epoch;
 	uint64_t member_epoch; // as put into M4

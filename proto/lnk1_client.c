@@ -188,15 +188,16 @@ void lnk1_client_finish(struct lnk1_client *c, struct lnk1_link *link)
 	memcpy(link->session_id, c->session_id, LNK1_SESSION_ID_LEN);
 	memcpy(link->token_id, c->psk_id, LNK1_TOKEN_ID_LEN);
 	memcpy(link->boot_id, c->boot_id, LNK1_BOOT_ID_LEN);
-	lnk1_transport_init(link, (struct lnk1_transport_setup){
-		.sym = &c->sym,
-		.session_id = c->session_id,
-		.header_c2s = c->header_c2s,
-		.header_s2c = c->header_s2c,
-		.kind = c->kind,
-		.record_max = c->record_max,
-		.is_client = true,
-	});
+	lnk1_transport_init(link,
+		(struct lnk1_transport_setup){
+			.sym = &c->sym,
+			.session_id = c->session_id,
+			.header_c2s = c->header_c2s,
+			.header_s2c = c->header_s2c,
+			.kind = c->kind,
+			.record_max = c->record_max,
+			.is_client = true,
+		});
 	lnk1_client_deinit(c);
 }
 

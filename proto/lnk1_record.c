@@ -49,14 +49,15 @@ void lnk1_transport_init(struct lnk1_link *link, struct lnk1_transport_setup t)
 		uint8_t key[LNK1_KEY_LEN];
 		lnk1_derive(t.sym, label[dir], key);
 		bool sends = t.is_client == (dir == LNK1_C2S);
-		lnk1_stream_init(sends ? &link->tx : &link->rx, (struct lnk1_stream_setup){
-			.key = key,
-			.header = header[dir],
-			.session_id = t.session_id,
-			.kind = t.kind,
-			.direction = dir,
-			.record_max = t.record_max,
-		});
+		lnk1_stream_init(sends ? &link->tx : &link->rx,
+			(struct lnk1_stream_setup){
+				.key = key,
+				.header = header[dir],
+				.session_id = t.session_id,
+				.kind = t.kind,
+				.direction = dir,
+				.record_max = t.record_max,
+			});
 		sodium_memzero(key, sizeof key);
 	}
 }
@@ -65,7 +66,8 @@ void lnk1_transport_init(struct lnk1_link *link, struct lnk1_transport_setup t)
 static void push(struct lnk1_stream *tx, const uint8_t *plain, uint32_t len, uint8_t tag, uint8_t *out)
 {
 	store_u32(tx->ad, len);
-	int rc = crypto_secretstream_xchacha20poly1305_push(&tx->secret, out + LNK1_RECORD_HEAD, NULL, plain, len, tx->ad, sizeof tx->ad, tag);
+	int rc = crypto_secretstream_xchacha20poly1305_push(
+		&tx->secret, out + LNK1_RECORD_HEAD, NULL, plain, len, tx->ad, sizeof tx->ad, tag);
 	ASSERT(rc == 0);
 	memcpy(out, tx->ad, LNK1_RECORD_HEAD);
 }
@@ -150,7 +152,8 @@ static enum err open_body(struct lnk1_stream *rx, const uint8_t *body, uint8_t *
 	if (rx->state != LNK1_STREAM_BODY)
 		return fail(rx, ERR_CLOSED);
 	uint8_t tag;
-	if (crypto_secretstream_xchacha20poly1305_pull(&rx->secret, plain, NULL, &tag, body, (size_t)rx->body_len + ABYTES, rx->ad, sizeof rx->ad) != 0)
+	if (crypto_secretstream_xchacha20poly1305_pull(
+		    &rx->secret, plain, NULL, &tag, body, (size_t)rx->body_len + ABYTES, rx->ad, sizeof rx->ad) != 0)
 		return fail(rx, ERR_AUTH);
 	bool is_end = tag == TAG_FINAL && rx->body_len == 0;
 	bool is_record = (tag == TAG_MESSAGE || tag == TAG_REKEY) && rx->body_len > 0;

@@ -127,7 +127,7 @@ static void find_psk(struct lnk1_server *s)
 		return;
 	uint8_t psk[LNK1_KEY_LEN] = {0};
 	bool found = s->cfg->lookup.member(s->cfg->lookup.ctx, s->node_pk, psk);
-	uint8_t mask = (uint8_t)-(int)found;
+	uint8_t mask = (uint8_t) - (int)found;
 	for (size_t i = 0; i < LNK1_KEY_LEN; i++)
 		s->psk[i] = (uint8_t)((psk[i] & mask) | (s->psk[i] & ~mask));
 	sodium_memzero(psk, sizeof psk);
@@ -258,15 +258,16 @@ void lnk1_server_finish(struct lnk1_server *s, struct lnk1_link *link)
 	memcpy(link->session_id, s->session_id, LNK1_SESSION_ID_LEN);
 	memcpy(link->token_id, s->token_id, LNK1_TOKEN_ID_LEN);
 	memcpy(link->boot_id, s->boot_id, LNK1_BOOT_ID_LEN);
-	lnk1_transport_init(link, (struct lnk1_transport_setup){
-		.sym = &s->sym,
-		.session_id = s->session_id,
-		.header_c2s = s->header_c2s,
-		.header_s2c = s->header_s2c,
-		.kind = s->kind,
-		.record_max = s->record_max,
-		.is_client = false,
-	});
+	lnk1_transport_init(link,
+		(struct lnk1_transport_setup){
+			.sym = &s->sym,
+			.session_id = s->session_id,
+			.header_c2s = s->header_c2s,
+			.header_s2c = s->header_s2c,
+			.kind = s->kind,
+			.record_max = s->record_max,
+			.is_client = false,
+		});
 	lnk1_server_deinit(s);
 }
 

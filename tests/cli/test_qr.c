@@ -16,7 +16,9 @@
 #include <cmocka.h>
 #include <qrencode.h>
 
-#define URL "hearth://192.168.1.10:7433/join/1/AQgPFh0kKzI5QEdOVVxjanF4f4aNlJuiqbC3vsXM09oCCRAXHiUsMwMKERgfJi00O0JJUFdeZWxzeoGIj5adpKuyucDHztXcAPFTZQAAAABOL6iE"
+#define URL \
+	"hearth://192.168.1.10:7433/join/1/" \
+	"AQgPFh0kKzI5QEdOVVxjanF4f4aNlJuiqbC3vsXM09oCCRAXHiUsMwMKERgfJi00O0JJUFdeZWxzeoGIj5adpKuyucDHztXcAPFTZQAAAABOL6iE"
 
 #define SIDE_MAX (QR_SIDE_MAX + 2 * QR_QUIET + 1)
 

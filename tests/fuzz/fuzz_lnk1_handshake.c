@@ -67,7 +67,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const struct {
 		enum lnk1_mode mode;
 		enum lnk1_kind kind;
-	} shapes[] = {{LNK1_MEMBER, LNK1_CONTROL}, {LNK1_MEMBER, LNK1_DATA}, {LNK1_MEMBER, LNK1_BLOCKS}, {LNK1_JOIN, LNK1_CONTROL}};
+	} shapes[] = {
+		{LNK1_MEMBER, LNK1_CONTROL}, {LNK1_MEMBER, LNK1_DATA}, {LNK1_MEMBER, LNK1_BLOCKS}, {LNK1_JOIN, LNK1_CONTROL}};
 	struct lnk1_fixture f;
 	struct lnk1_talk t;
 	struct reader r = reader_init(data, size);

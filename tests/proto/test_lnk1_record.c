@@ -258,7 +258,9 @@ static void seal_with_tag(struct lnk1_stream *tx, const uint8_t *plain, uint32_t
 {
 	store_u32(tx->ad, len);
 	memcpy(record, tx->ad, LNK1_RECORD_HEAD);
-	assert_int_equal(crypto_secretstream_xchacha20poly1305_push(&tx->secret, record + LNK1_RECORD_HEAD, NULL, plain, len, tx->ad, sizeof tx->ad, tag), 0);
+	assert_int_equal(crypto_secretstream_xchacha20poly1305_push(
+				 &tx->secret, record + LNK1_RECORD_HEAD, NULL, plain, len, tx->ad, sizeof tx->ad, tag),
+		0);
 }
 
 static void other_tags_close_and_release_nothing(void **state)
@@ -381,7 +383,8 @@ static void one_stream_in_two_threads_aborts(void **state)
 			setrlimit(RLIMIT_CORE, &none);
 			close(2);
 			atomic_store(which ? &e.rx->busy : &e.tx->busy, true);
-			enum err err = which ? lnk1_open_head(e.rx, record, &body_len) : lnk1_seal(e.tx, (const uint8_t *)"x", 1, record);
+			enum err err = which ? lnk1_open_head(e.rx, record, &body_len)
+					     : lnk1_seal(e.tx, (const uint8_t *)"x", 1, record);
 			_exit(err == OK ? 3 : 4);
 		}
 		int status;

@@ -31,7 +31,8 @@ static void *next(const char *name)
 
 typedef int kx_fn(unsigned char *, unsigned char *, const unsigned char *, const unsigned char *, const unsigned char *);
 
-int crypto_kx_server_session_keys(unsigned char rx[32], unsigned char tx[32], const unsigned char s_pk[32], const unsigned char s_sk[32], const unsigned char c_pk[32])
+int crypto_kx_server_session_keys(unsigned char rx[32], unsigned char tx[32], const unsigned char s_pk[32],
+	const unsigned char s_sk[32], const unsigned char c_pk[32])
 {
 	work.n_kx++;
 	return ((kx_fn *)next("crypto_kx_server_session_keys"))(rx, tx, s_pk, s_sk, c_pk);
@@ -43,17 +44,21 @@ int crypto_scalarmult_base(unsigned char *q, const unsigned char *n)
 	return ((int (*)(unsigned char *, const unsigned char *))next("crypto_scalarmult_base"))(q, n);
 }
 
-int crypto_secretbox_open_easy(unsigned char *m, const unsigned char *c, unsigned long long len, const unsigned char *n, const unsigned char *k)
+int crypto_secretbox_open_easy(
+	unsigned char *m, const unsigned char *c, unsigned long long len, const unsigned char *n, const unsigned char *k)
 {
-	typedef int open_fn(unsigned char *, const unsigned char *, unsigned long long, const unsigned char *, const unsigned char *);
+	typedef int open_fn(
+		unsigned char *, const unsigned char *, unsigned long long, const unsigned char *, const unsigned char *);
 	work.n_open++;
 	work.open_bytes += len;
 	return ((open_fn *)next("crypto_secretbox_open_easy"))(m, c, len, n, k);
 }
 
-int crypto_secretbox_easy(unsigned char *c, const unsigned char *m, unsigned long long len, const unsigned char *n, const unsigned char *k)
+int crypto_secretbox_easy(
+	unsigned char *c, const unsigned char *m, unsigned long long len, const unsigned char *n, const unsigned char *k)
 {
-	typedef int seal_fn(unsigned char *, const unsigned char *, unsigned long long, const unsigned char *, const unsigned char *);
+	typedef int seal_fn(
+		unsigned char *, const unsigned char *, unsigned long long, const unsigned char *, const unsigned char *);
 	work.n_seal++;
 	return ((seal_fn *)next("crypto_secretbox_easy"))(c, m, len, n, k);
 }
