@@ -110,8 +110,10 @@ static void a_directory_that_others_may_enter_is_refused(void **state)
 static void a_directory_of_another_user_is_refused(void **state)
 {
 	(void)state;
-	if (geteuid() != 0)
-		skip(); // only root can give one away
+	if (geteuid() != 0) {
+		print_message("skip: only root can give a directory away\n");
+		skip();
+	}
 	struct state_dir sd;
 	assert_int_equal(mkdir(in_root("foreign"), 0700), 0);
 	assert_int_equal(chown(in_root("foreign"), 12345, 12345), 0);

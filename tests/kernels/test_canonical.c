@@ -203,8 +203,10 @@ static struct vectors *compute(const struct kernels *k)
 static void check_table(const char *name)
 {
 	const struct kernels *k = kernels_find(name, NULL);
-	if (k == NULL)
+	if (k == NULL) {
+		print_message("skip: this machine has no %s\n", name);
 		skip();
+	}
 	FILE *f = fopen(GOLDEN_PATH, "r");
 	if (f == NULL)
 		fail_msg("%s cannot be read: run from the top of the tree", GOLDEN_PATH);

@@ -114,8 +114,10 @@ static void other_vocabularies_give_the_ids_of_llama_cpp_where_the_oracle_is_set
 {
 	(void)state;
 	DIR *d = opendir(OTHERS_DIR);
-	if (d == NULL)
+	if (d == NULL) {
+		print_message("skip: no %s (make oracle)\n", OTHERS_DIR);
 		skip();
+	}
 	size_t n_files = 0;
 	for (struct dirent *e; (e = readdir(d)) != NULL;) {
 		char path[512];
