@@ -8,6 +8,7 @@
 #define TILE_ROWS 8
 #define TILE_BLOCKS 64 // 2,048 columns: 20 KiB, which leave room in a 32 KiB first-level cache for the lanes
 #define TILE_TOKENS 64
+#define MICRO 4        // tokens a micro kernel takes: their sums, a weight vector and an input stay in registers
 #define GROUPS 8       // vectors of one block: 32 elements, 4 per row and vector
 
 // KEEP_HERE makes the compiler finish a sum where it stands: gcc 12 else moves the sums behind all products and spills those.
@@ -125,14 +126,14 @@ INLINE void block_dots(enum dtype type, int n, const __m256i *w, const int8_t *q
 	const __m256i zero = _mm256_setzero_si256();
 	const int run = type == DTYPE_Q5_0 || type == DTYPE_Q5_1 ? GROUPS / 2 : GROUPS;
 	for (int begin = 0; begin < GROUPS; begin += run) {
-		__m256i sums[4] = {zero, zero, zero, zero};
-		for (int g = begin; g < begin + run; g++) {
+		__m256i sums[MICRO] = {zero, zero, zero, zero};
+		for (int t = 0; t < n; t++)
+			sums[t] = dot_group(type, w[begin], q + (size_t)t * q_stride + 4 * begin);
+#pragma GCC unroll 8
+		for (int g = begin + 1; g < begin + run; g++) {
 			for (int t = 0; t < n; t++) {
 				__m256i p = dot_group(type, w[g], q + (size_t)t * q_stride + 4 * g);
-				if (g == begin)
-					sums[t] = p;
-				else
-					sums[t] = type == DTYPE_Q8_0 ? _mm256_add_epi32(sums[t], p) : _mm256_add_epi16(sums[t], p);
+				sums[t] = type == DTYPE_Q8_0 ? _mm256_add_epi32(sums[t], p) : _mm256_add_epi16(sums[t], p);
 				KEEP_HERE(sums[t]);
 			}
 		}
@@ -143,12 +144,12 @@ INLINE void block_dots(enum dtype type, int n, const __m256i *w, const int8_t *q
 	}
 }
 
-// micro does n_blocks blocks, the first of them in canonical lane 0, for n tokens. lanes: (n, 8).
-INLINE void micro(enum dtype type, int n, const struct tile *tile, int32_t n_blocks, const struct tokens *k, __m256 (*lanes)[QUANT_LANES])
+// micro does n_blocks blocks, the first of them in canonical lane 0, for n tokens. lanes: (8, MICRO).
+INLINE void micro(enum dtype type, int n, const struct tile *tile, int32_t n_blocks, const struct tokens *k, __m256 (*lanes)[MICRO])
 {
 	const __m256i zero = _mm256_setzero_si256();
 	for (int32_t b = 0; b < n_blocks; b++) {
-		__m256i s[4] = {zero, zero, zero, zero};
+		__m256i s[MICRO] = {zero, zero, zero, zero};
 		block_dots(type, n, tile->w[b], k->q + (size_t)b * BLOCK_LEN, k->q_stride, s);
 		for (int t = 0; t < n; t++) {
 			size_t at = (size_t)t * k->d_stride + (size_t)b;
@@ -157,33 +158,38 @@ INLINE void micro(enum dtype type, int n, const struct tile *tile, int32_t n_blo
 				s[t] = _mm256_sub_epi32(s[t], _mm256_slli_epi32(qsum, 3));
 			if (type == DTYPE_Q5_0)
 				s[t] = _mm256_sub_epi32(s[t], _mm256_slli_epi32(qsum, 4));
-			__m256 dx = _mm256_set1_ps(k->d[at]), lane = lanes[t][b % QUANT_LANES];
+			__m256 dx = _mm256_set1_ps(k->d[at]), lane = lanes[b % QUANT_LANES][t];
 			lane = _mm256_fmadd_ps(_mm256_cvtepi32_ps(s[t]), _mm256_mul_ps(tile->d[b], dx), lane);
 			if (type_has_min(type))
 				lane = _mm256_fmadd_ps(_mm256_cvtepi32_ps(qsum), _mm256_mul_ps(tile->m[b], dx), lane);
-			lanes[t][b % QUANT_LANES] = lane;
+			lanes[b % QUANT_LANES][t] = lane;
 		}
 	}
 }
 
 // tile_times_tokens adds the tile's part of the product to the lanes of n tokens.
-INLINE void tile_times_tokens(enum dtype type, const struct tile *tile, int32_t n_blocks, struct tokens k, int32_t n, __m256 (*lanes)[QUANT_LANES])
+INLINE void tile_times_tokens(enum dtype type, const struct tile *tile, int32_t n_blocks, struct tokens k, int32_t n,
+	__m256 (*lanes)[QUANT_LANES][MICRO])
 {
-	int32_t t = 0;
-	for (; t + 4 <= n; t += 4, k.q += 4 * k.q_stride, k.d += 4 * k.d_stride, k.qsum += 4 * k.d_stride)
-		micro(type, 4, tile, n_blocks, &k, lanes + t);
-	switch (n - t) {
-	case 3: micro(type, 3, tile, n_blocks, &k, lanes + t); break;
-	case 2: micro(type, 2, tile, n_blocks, &k, lanes + t); break;
-	case 1: micro(type, 1, tile, n_blocks, &k, lanes + t); break;
+	for (; n >= MICRO; n -= MICRO, lanes++) {
+		micro(type, MICRO, tile, n_blocks, &k, *lanes);
+		k.q += MICRO * k.q_stride;
+		k.d += MICRO * k.d_stride;
+		k.qsum += MICRO * k.d_stride;
+	}
+	switch (n) {
+	case 3: micro(type, 3, tile, n_blocks, &k, *lanes); break;
+	case 2: micro(type, 2, tile, n_blocks, &k, *lanes); break;
+	case 1: micro(type, 1, tile, n_blocks, &k, *lanes); break;
 	default: break;
 	}
 }
 
-INLINE __m256 tree_vectors(const __m256 l[QUANT_LANES])
+// tree_of returns TREE of token t of a micro kernel's, for 8 rows.
+INLINE __m256 tree_of(const __m256 (*l)[MICRO], int32_t t)
 {
-	__m256 a = _mm256_add_ps(_mm256_add_ps(l[0], l[1]), _mm256_add_ps(l[2], l[3]));
-	__m256 b = _mm256_add_ps(_mm256_add_ps(l[4], l[5]), _mm256_add_ps(l[6], l[7]));
+	__m256 a = _mm256_add_ps(_mm256_add_ps(l[0][t], l[1][t]), _mm256_add_ps(l[2][t], l[3][t]));
+	__m256 b = _mm256_add_ps(_mm256_add_ps(l[4][t], l[5][t]), _mm256_add_ps(l[6][t], l[7][t]));
 	return _mm256_add_ps(a, b);
 }
 
@@ -192,11 +198,11 @@ INLINE void eight_rows(enum dtype type, const struct weight *w, const struct act
 	float *y, size_t y_stride)
 {
 	struct tile tile;
-	__m256 lanes[TILE_TOKENS][QUANT_LANES];
+	__m256 lanes[TILE_TOKENS / MICRO][QUANT_LANES][MICRO];
 	const uint8_t *rows[TILE_ROWS];
 	for (int r = 0; r < TILE_ROWS; r++)
 		rows[r] = weight_row(w, row + (r < n_rows ? r : n_rows - 1));
-	memset(lanes, 0, (size_t)n * sizeof(lanes[0]));
+	memset(lanes, 0, (size_t)((n + MICRO - 1) / MICRO) * sizeof(lanes[0]));
 	int32_t n_blocks = w->cols / BLOCK_LEN;
 	for (int32_t b0 = 0; b0 < n_blocks; b0 += TILE_BLOCKS) {
 		int32_t n_here = n_blocks - b0 < TILE_BLOCKS ? n_blocks - b0 : TILE_BLOCKS;
@@ -212,7 +218,7 @@ INLINE void eight_rows(enum dtype type, const struct weight *w, const struct act
 	}
 	for (int32_t t = 0; t < n; t++) {
 		float out[TILE_ROWS];
-		_mm256_storeu_ps(out, tree_vectors(lanes[t]));
+		_mm256_storeu_ps(out, tree_of((const __m256(*)[MICRO])lanes[t / MICRO], t % MICRO));
 		memcpy(y + (size_t)(begin + t) * y_stride + row, out, (size_t)n_rows * sizeof(float));
 	}
 }
