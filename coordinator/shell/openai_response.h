@@ -1,0 +1,55 @@
+// Answers as OpenAI's clients read them: one JSON object, or a stream of server-sent events. Pure; every text is for free(), and NULL means
+// that there was no memory.
+//
+// A stream: begin, pieces, then end (the finish reason, the usage if asked for, "data: [DONE]") or, when it fails, error, after which nothing
+// comes.
+#ifndef HEARTH_COORDINATOR_SHELL_OPENAI_RESPONSE_H
+#define HEARTH_COORDINATOR_SHELL_OPENAI_RESPONSE_H
+
+#include "coordinator/shell/openai_error.h"
+#include "coordinator/shell/openai_request.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define OPENAI_ID_CAP 40
+
+// What every part of one answer repeats.
+struct openai_reply {
+	enum openai_kind kind;
+	char id[OPENAI_ID_CAP];
+	int64_t created_s;       // unix seconds
+	const char *model;       // borrowed, as is fingerprint; valid UTF-8
+	const char *fingerprint; // what the bits of an answer depend on beside the request
+	bool include_usage;
+};
+
+// The "hearth" object: what is needed to get the same answer again, and to check it.
+struct openai_extra {
+	uint64_t seed;
+	const char *logits_hash; // "": not asked for
+	const int32_t *prompt_ids, *output_ids;
+	int32_t n_prompt_ids, n_output_ids;
+};
+
+struct openai_ending {
+	const char *finish_reason; // "stop" or "length"
+	int32_t n_prompt_tokens, n_output_tokens;
+	const struct openai_extra *extra; // NULL: not asked for
+};
+
+// openai_reply_init makes the id from random bytes.
+void openai_reply_init(struct openai_reply *r, enum openai_kind kind, const uint8_t random[12]);
+
+char *openai_response_whole(const struct openai_reply *r, const char *text, size_t len, const struct openai_ending *e);
+char *openai_stream_begin(const struct openai_reply *r);
+char *openai_stream_piece(const struct openai_reply *r, const char *text, size_t len);
+char *openai_stream_end(const struct openai_reply *r, const struct openai_ending *e);
+char *openai_stream_error(const struct openai_error *e);
+
+// openai_model_json describes the one model there is; openai_models_json is the list of it.
+char *openai_model_json(const char *id, int64_t created_s);
+char *openai_models_json(const char *id, int64_t created_s);
+
+#endif
