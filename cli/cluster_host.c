@@ -11,8 +11,7 @@
 static void on_signal(void *ctx, int signo)
 {
 	struct cluster_host *h = ctx;
-	(void)signo;
-	h->is_stopping = true;
+	h->signo = signo;
 	loop_stop(&h->loop);
 }
 
@@ -137,12 +136,19 @@ enum err cluster_host_open_cluster(struct cluster_host *h, const struct options 
 	return e;
 }
 
+void cluster_host_close_cluster(struct cluster_host *h)
+{
+	coord_runtime_close(h->coord);
+	node_runtime_close(h->node);
+	h->coord = NULL;
+	h->node = NULL;
+}
+
 void cluster_host_close(struct cluster_host *h)
 {
 	if (h->loop.wake_fd == 0)
 		return; // zeroed: never opened
-	coord_runtime_close(h->coord);
-	node_runtime_close(h->node);
+	cluster_host_close_cluster(h);
 	local_link_close(h->local_control);
 	local_link_close(h->local_data);
 	worker_close(h->worker);

@@ -23,7 +23,7 @@ struct cluster_host {
 	struct node_runtime *node;   // NULL with --no-node
 	struct coord_runtime *coord;
 	int64_t load_ns;             // what opening took
-	bool is_stopping;            // a signal came
+	int signo;                   // the signal that stopped it; 0: none came
 };
 
 // What only serve has; all zero for run.
@@ -41,6 +41,8 @@ MUST_USE enum err cluster_host_open_model(struct cluster_host *h, const struct o
 // cluster_host_open_cluster adds the coordinator and, unless --no-node, the node. n_slots: requests computed at once.
 MUST_USE enum err cluster_host_open_cluster(struct cluster_host *h, const struct options *o, int32_t n_slots, const struct cluster_host_serve *serve,
 	struct errmsg *em);
+// cluster_host_close_cluster ends coordinator and node: every request gets its end.
+void cluster_host_close_cluster(struct cluster_host *h);
 // cluster_host_close ends everything in order; safe on zeroed memory.
 void cluster_host_close(struct cluster_host *h);
 

@@ -96,7 +96,7 @@ static enum err answer_here(struct run *r, struct errmsg *em)
 	r->print.load_ns = r->host.load_ns;
 	r->print.simd = kernels_name(worker_kernels(r->host.worker));
 	e = start(r, em);
-	if (e == OK && !r->host.is_stopping)
+	if (e == OK && r->host.signo == 0)
 		loop_run(&r->host.loop);
 	if (e == OK && !r->has_ended)
 		answer_print_interrupted(&r->print);

@@ -1,0 +1,196 @@
+// `hearth join`: this machine as a node. The first time with an invite, later with the membership in the state directory alone.
+#include "cli/command.h"
+#include "cli/hash_progress.h"
+#include "cli/host_port.h"
+#include "cli/local_address.h"
+#include "cli/secret_prompt.h"
+#include "cli/state_dir.h"
+#include "engine/worker.h"
+#include "model/model.h"
+#include "net/keys.h"
+#include "net/loop.h"
+#include "node/shell/membership.h"
+#include "node/shell/node_runtime.h"
+
+#include <sodium.h>
+#include <stddef.h>
+#include <string.h>
+#include <time.h>
+
+#define LINK_AGE_NS 3600000000000 // link-protocol.md: a new handshake every hour
+
+struct joining {
+	const struct command_ctx *ctx;
+	struct state_dir state;
+	struct keys keys;
+	struct loop loop;
+	struct model *model;
+	struct worker *worker;
+	struct node_runtime *node;
+	struct membership member;
+	uint8_t boot_id[LNK1_BOOT_ID_LEN];
+	uint8_t model_hash[HASH_BYTES];
+	char path[STATE_PATH_CAP]; // of the membership
+	int signo;
+	enum err end;
+	char end_text[REASON_CAP];
+};
+
+// The first signal asks to go in order; the second goes.
+static void on_signal(void *ctx, int signo)
+{
+	struct joining *j = ctx;
+	bool is_first = j->signo == 0;
+	j->signo = signo;
+	if (is_first && j->node != NULL) {
+		log_line(j->ctx->log, LOG_INFO, "leaving in order (a second signal leaves at once)");
+		node_runtime_leave(j->node);
+		return;
+	}
+	loop_stop(&j->loop);
+}
+
+static void on_exit_node(void *ctx, enum err err, const char *text)
+{
+	struct joining *j = ctx;
+	j->end = err;
+	text_copy(j->end_text, sizeof j->end_text, text);
+	loop_stop(&j->loop);
+}
+
+// keep_epoch runs on the worker's thread; nothing else touches the file then.
+static enum err keep_epoch(void *ctx, struct member_epoch e)
+{
+	struct joining *j = ctx;
+	struct errmsg em;
+	struct membership m = j->member;
+	m.grant.member_epoch = e;
+	enum err err = membership_save(j->path, &m, &em);
+	sodium_memzero(&m, sizeof m);
+	return err;
+}
+
+static enum err open_state(struct joining *j, struct errmsg *em)
+{
+	char key_path[STATE_PATH_CAP];
+	enum err e = state_dir_open(j->ctx->opts->state, &j->state, em);
+	if (e == OK)
+		e = state_dir_lock(&j->state, em);
+	if (e == OK)
+		e = state_dir_path(&j->state, "node.key", key_path, sizeof key_path, em);
+	if (e == OK)
+		e = state_dir_path(&j->state, "membership", j->path, sizeof j->path, em);
+	return e == OK ? keys_open(&j->keys, key_path, em) : e;
+}
+
+static enum err use_invite(struct joining *j, struct errmsg *em)
+{
+	struct invite invite;
+	enum err e = secret_prompt_invite(j->ctx->opts, &invite, em);
+	if (e != OK)
+		return e;
+	if (invite_is_expired(&invite, (uint64_t)time(NULL)))
+		e = errmsg_fail(em, ERR_TIMEOUT, "this invite has expired: make a new one with hearth invite (they last ten minutes)");
+	if (e == OK) {
+		e = membership_join(&j->loop, &invite, j->keys.pair, j->boot_id, j->path, &j->member, em);
+		if (e != OK && e != ERR_CANCELLED)
+			errmsg_prefix(em, e, "joining failed");
+	}
+	invite_wipe(&invite);
+	return e;
+}
+
+static enum err find_membership(struct joining *j, struct errmsg *em)
+{
+	enum err e = membership_load(j->path, &j->member, em);
+	if (e == OK && (j->ctx->opts->invite_file || j->ctx->opts->invite_stdin))
+		log_line(j->ctx->log, LOG_WARNING, "this state directory holds a membership already: the invite is not used (remove %s to join anew)", j->path);
+	return e == ERR_NOT_FOUND ? use_invite(j, em) : e;
+}
+
+static enum err open_model(struct joining *j, struct errmsg *em)
+{
+	const struct options *o = j->ctx->opts;
+	char cache[STATE_PATH_CAP];
+	enum err e = model_open(o->model, &j->model, em);
+	if (e == OK)
+		e = state_dir_path(&j->state, "model-hashes", cache, sizeof cache, em);
+	if (e == OK)
+		e = hash_with_progress(o->model, cache, j->model_hash, em);
+	return e == OK ? worker_open(options_n_threads(o), o->simd, &j->worker, em) : e;
+}
+
+static enum err open_node(struct joining *j, struct errmsg *em)
+{
+	const struct options *o = j->ctx->opts;
+	const struct hparams *hp = model_hparams(j->model);
+	char listen[HOST_PORT_TEXT_CAP];
+	host_port_format(&o->link, listen);
+	struct node_runtime_params p = {
+		.loop = &j->loop,
+		.log = j->ctx->log,
+		.worker = j->worker,
+		.model = j->model,
+		.keys = j->keys.pair,
+		.listen = listen,
+		.addresses = j->member.grant.addresses,
+		.limits = &link_limits_default,
+		.keep_epoch = keep_epoch,
+		.ctx = j,
+		.on_exit = on_exit_node,
+		.core = {.n_layers = hp->n_layers, .hidden_dim = hp->hidden_dim, .n_threads = (uint32_t)options_n_threads(o),
+			.member_epoch = j->member.grant.member_epoch, .liveness = liveness_defaults, .link_age_ns = LINK_AGE_NS},
+	};
+	memcpy(p.core.self.b, j->keys.node_id, NODE_ID_BYTES);
+	lnk1_node_id(j->member.coordinator_pk, p.core.coordinator.b);
+	memcpy(p.core.model_hash, j->model_hash, HASH_BYTES);
+	memcpy(p.coordinator_pk, j->member.coordinator_pk, KEY_BYTES);
+	memcpy(p.cluster_id, j->member.grant.cluster_id, CLUSTER_ID_BYTES);
+	memcpy(p.psk, j->member.grant.psk, KEY_BYTES);
+	memcpy(p.boot_id, j->boot_id, LNK1_BOOT_ID_LEN);
+	if (o->name)
+		text_copy(p.core.name, sizeof p.core.name, o->name);
+	else
+		local_name(p.core.name);
+	text_copy(p.core.simd, sizeof p.core.simd, kernels_name(worker_kernels(j->worker)));
+	enum err e = node_runtime_open(&p, &j->node, em);
+	sodium_memzero(&p, sizeof p);
+	return e;
+}
+
+int join_main(const struct command_ctx *ctx)
+{
+	struct joining j = {.ctx = ctx, .state = STATE_DIR_CLOSED};
+	struct errmsg em = {0};
+	randombytes_buf(j.boot_id, sizeof j.boot_id);
+	enum err e = loop_open(&j.loop, &em);
+	bool has_loop = e == OK;
+	if (e == OK)
+		e = loop_signals(&j.loop, on_signal, &j, &em);
+	if (e == OK)
+		e = open_state(&j, &em);
+	if (e == OK)
+		e = open_model(&j, &em); // before the invite is used: a wrong file should not cost one
+	if (e == OK)
+		e = find_membership(&j, &em);
+	if (e == OK)
+		e = open_node(&j, &em);
+	if (e == OK) {
+		loop_run(&j.loop);
+		if (j.end_text[0])
+			log_line(ctx->log, j.end == OK ? LOG_INFO : LOG_ERROR, "%s", j.end_text);
+	}
+	node_runtime_close(j.node);
+	worker_close(j.worker);
+	model_close(j.model);
+	sodium_memzero(&j.member, sizeof j.member);
+	keys_close(&j.keys);
+	state_dir_close(&j.state);
+	if (has_loop)
+		loop_close(&j.loop);
+	if (e == ERR_CANCELLED)
+		return EXIT_INTERRUPTED;
+	if (e != OK)
+		return command_fail(ctx, "%s", em.text);
+	return j.end != OK ? EXIT_ERROR : j.signo == SIGINT ? EXIT_INTERRUPTED : EXIT_DONE;
+}

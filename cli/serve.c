@@ -1,0 +1,163 @@
+// `hearth serve`: the coordinator, and beside it the node of this machine (cluster_host.c knows both). What a restart needs is in the state
+// directory: keys, members, hashes.
+#include "cli/cluster_host.h"
+#include "cli/command.h"
+#include "cli/hash_progress.h"
+#include "cli/local_address.h"
+#include "cli/state_dir.h"
+#include "coordinator/shell/admin_api.h"
+#include "coordinator/shell/http_api.h"
+#include "net/keys.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct serve {
+	const struct command_ctx *ctx;
+	struct state_dir state;
+	struct keys keys;
+	struct cluster_host host;
+	struct admin_api *admin;
+	struct http_api *http;
+	struct cluster_host_serve params;
+	uint8_t model_hash[HASH_BYTES];
+	char store_path[STATE_PATH_CAP];
+	char listen[HOST_PORT_TEXT_CAP];
+	char name[NAME_CAP];
+};
+
+static enum err open_state(struct serve *s, struct errmsg *em)
+{
+	char key_path[STATE_PATH_CAP];
+	enum err e = state_dir_open(s->ctx->opts->state, &s->state, em);
+	if (e == OK)
+		e = state_dir_lock(&s->state, em);
+	if (e == OK)
+		e = state_dir_path(&s->state, "coordinator.key", key_path, sizeof key_path, em);
+	if (e == OK)
+		e = state_dir_path(&s->state, "cluster.db", s->store_path, sizeof s->store_path, em);
+	return e == OK ? keys_open(&s->keys, key_path, em) : e;
+}
+
+// advertise fills the addresses that go into invites: those of --advertise, else this machine's own on the port it listens on.
+static void advertise(const struct options *o, uint16_t port, struct address_list *out)
+{
+	char text[HOST_PORT_TEXT_CAP];
+	out->n = 0;
+	for (int32_t i = 0; i < o->advertise.n; i++) {
+		host_port_format(&o->advertise.at[i], text);
+		text_copy(out->at[out->n++], ADDR_CAP, text);
+	}
+	if (out->n > 0)
+		return;
+	bool is_any = strcmp(o->listen.host, "0.0.0.0") == 0 || strcmp(o->listen.host, "::") == 0;
+	if (is_any) {
+		local_addresses(port, out);
+		return;
+	}
+	struct host_port own = o->listen;
+	own.port = port;
+	host_port_format(&own, text);
+	text_copy(out->at[out->n++], ADDR_CAP, text);
+}
+
+static enum err hash_model(struct serve *s, struct errmsg *em)
+{
+	char cache[STATE_PATH_CAP];
+	enum err e = state_dir_path(&s->state, "model-hashes", cache, sizeof cache, em);
+	return e == OK ? hash_with_progress(s->ctx->opts->model, cache, s->model_hash, em) : e;
+}
+
+static enum err open_cluster(struct serve *s, struct errmsg *em)
+{
+	const struct options *o = s->ctx->opts;
+	host_port_format(&o->listen, s->listen);
+	if (o->name)
+		text_copy(s->name, sizeof s->name, o->name);
+	else
+		local_name(s->name);
+	s->params = (struct cluster_host_serve){
+		.keys = s->keys.pair, .store_path = s->store_path, .listen = s->listen, .model_hash = s->model_hash, .name = s->name};
+	advertise(o, o->listen.port, &s->params.addresses);
+	enum err e = hash_model(s, em);
+	return e == OK ? cluster_host_open_cluster(&s->host, o, o->slots, &s->params, em) : e;
+}
+
+static enum err open_apis(struct serve *s, struct errmsg *em)
+{
+	const struct options *o = s->ctx->opts;
+	struct cluster_host *h = &s->host;
+	struct admin_api_params a = {
+		.loop = &h->loop,
+		.log = h->log,
+		.coord = h->coord,
+		.model = h->model,
+		.tokenizer = h->tokenizer,
+		.worker = h->worker,
+		.n_threads = options_n_threads(o),
+		.state_dir = s->state.path,
+	};
+	advertise(o, coord_runtime_port(h->coord), &a.addresses); // the port that --listen HOST:0 gave
+	if (!o->no_http) {
+		struct http_api_params p = {
+			.loop = &h->loop,
+			.log = h->log,
+			.coord = h->coord,
+			.model = h->model,
+			.tokenizer = h->tokenizer,
+			.host = o->http.host,
+			.port = o->http.port,
+		};
+		enum err e = http_api_open(&p, &s->http, em);
+		if (e != OK)
+			return e;
+		a.http_port = http_api_port(s->http);
+	}
+	return admin_api_open(&a, &s->admin, em);
+}
+
+static void say_ready(const struct serve *s)
+{
+	const struct cluster_host *h = &s->host;
+	char http[HOST_PORT_TEXT_CAP];
+	log_line(h->log, LOG_INFO, "serving %s (%d layers); nodes connect to port %u", model_name(h->model), model_hparams(h->model)->n_layers,
+		coord_runtime_port(h->coord));
+	if (s->http) {
+		struct host_port at = s->ctx->opts->http;
+		at.port = http_api_port(s->http);
+		host_port_format(&at, http);
+		log_line(h->log, LOG_INFO, "OpenAI-compatible API at http://%s/v1", http);
+	}
+	log_line(h->log, LOG_INFO, "to add a machine: hearth invite%s%s", s->ctx->opts->state ? " --state " : "", s->ctx->opts->state ? s->ctx->opts->state : "");
+}
+
+int serve_main(const struct command_ctx *ctx)
+{
+	struct serve s = {.ctx = ctx, .state = STATE_DIR_CLOSED};
+	struct errmsg em = {0};
+	enum err e = open_state(&s, &em);
+	if (e == OK)
+		e = cluster_host_open_model(&s.host, ctx->opts, ctx->log, &em);
+	if (e == OK)
+		e = open_cluster(&s, &em);
+	if (e == OK)
+		e = open_apis(&s, &em);
+	if (e == OK) {
+		say_ready(&s);
+		loop_run(&s.host.loop);
+		log_line(ctx->log, LOG_INFO, "stopping");
+	}
+	bool was_interrupted = s.host.signo == SIGINT;
+	http_api_stop(s.http);
+	cluster_host_close_cluster(&s.host); // ends every request: the APIs must still be there to hear of it
+	http_api_close(s.http);
+	admin_api_close(s.admin);
+	cluster_host_close(&s.host);
+	keys_close(&s.keys);
+	state_dir_close(&s.state);
+	if (e != OK)
+		return command_fail(ctx, "%s", em.text);
+	return was_interrupted ? EXIT_INTERRUPTED : EXIT_DONE;
+}

@@ -1,0 +1,72 @@
+// `hearth status`: the cluster as its coordinator sees it.
+#include "cli/admin_command.h"
+#include "cli/command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *text(const json_t *o, const char *key)
+{
+	const char *s = json_string_value(json_object_get(o, key));
+	return s ? s : "";
+}
+
+static long long number(const json_t *o, const char *key)
+{
+	return (long long)json_integer_value(json_object_get(o, key));
+}
+
+// next_words says how hidden states leave a stage.
+static const char *next_words(const json_t *node)
+{
+	const char *next = text(node, "next_link");
+	if (strcmp(next, "head") == 0)
+		return "to the coordinator";
+	if (strcmp(next, "direct") == 0)
+		return "direct to the next";
+	return strcmp(next, "relay") == 0 ? "relay through the coordinator" : "";
+}
+
+static void print_node(const json_t *n)
+{
+	char layers[32] = "-", id[9];
+	if (json_object_get(n, "stage"))
+		snprintf(layers, sizeof layers, "%lld to %lld", number(n, "layer_begin"), number(n, "layer_end") - 1);
+	snprintf(id, sizeof id, "%.8s", text(n, "id"));
+	bool is_local = json_is_true(json_object_get(n, "local"));
+	printf("  %-20s %-8s %-11s %-10s %-9s %3lld %-22s %s%s\n", text(n, "name"), is_local ? "-" : id, text(n, "state"), layers, text(n, "simd"),
+		number(n, "threads"), is_local ? "this machine" : text(n, "address"), next_words(n), text(n, "detail"));
+}
+
+static void print_status(const json_t *s)
+{
+	printf("%s, %lld layers, wire type %s\n", text(s, "model"), number(s, "layers"), text(s, "wire"));
+	if (json_is_true(json_object_get(s, "ready")))
+		printf("ready (plan %lld)\n", number(s, "plan_epoch"));
+	else
+		printf("not ready: %s\n", text(s, "waiting_for"));
+	printf("requests: %lld active, %lld waiting, %lld slots; %lld requests and %lld tokens so far\n", number(s, "active"), number(s, "waiting"),
+		number(s, "slots"), number(s, "requests"), number(s, "tokens"));
+	printf("  %-20s %-8s %-11s %-10s %-9s %3s %-22s %s\n", "node", "id", "state", "layers", "simd", "thr", "address", "sends");
+	const json_t *nodes = json_object_get(s, "nodes");
+	for (size_t i = 0; i < json_array_size(nodes); i++)
+		print_node(json_array_get(nodes, i));
+	if (number(s, "invites") > 0)
+		printf("%lld invites outstanding\n", number(s, "invites"));
+}
+
+int status_main(const struct command_ctx *ctx)
+{
+	struct errmsg em;
+	json_t *answer;
+	if (admin_ask(ctx, json_pack("{s:s}", "cmd", "status"), &answer, &em) != OK)
+		return command_fail(ctx, "%s", em.text);
+	if (ctx->opts->json) {
+		json_dumpf(answer, stdout, JSON_COMPACT);
+		putchar('\n');
+	} else {
+		print_status(answer);
+	}
+	json_decref(answer);
+	return EXIT_DONE;
+}
