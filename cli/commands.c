@@ -5,26 +5,20 @@
 #include <stdio.h>
 #include <string.h>
 
-// not_built stands where a command's file has not landed.
-static int not_built(const struct command_ctx *ctx)
-{
-	return command_fail(ctx, "this command is not built yet");
-}
-
 static const struct command table[] = {
 	{"run", FOR_RUN, "MODEL -p TEXT [OPTIONS]", "continue a text on this machine",
 		"Loads MODEL here and prints what it generates. The prompt is TEXT, or standard input without -p.", false, run_main},
 	{"serve", FOR_SERVE, "MODEL [OPTIONS]", "be the coordinator: plan the cluster and answer requests",
 		"Gives the model's layers to this machine and to the nodes that join, and answers on an OpenAI-compatible HTTP API.", false,
-		not_built},
+		serve_main},
 	{"invite", FOR_INVITE, "[OPTIONS]", "print a one-time invite for a new node",
-		"Asks the running coordinator for an invite: one node, ten minutes. Hand it over privately: it is a secret.", false, not_built},
+		"Asks the running coordinator for an invite: one node, ten minutes. Hand it over privately: it is a secret.", false, invite_main},
 	{"join", FOR_JOIN, "[-] --model FILE [OPTIONS]", "be a node of a cluster",
 		"The first time, the invite is asked for without echo, or read from standard input (-) or --invite-file. Later the membership "
 		"in the state directory is enough.",
-		false, not_built},
-	{"revoke", FOR_REVOKE, "NODE [OPTIONS]", "shut a node out for good", NULL, false, not_built},
-	{"status", FOR_STATUS, "[OPTIONS]", "show the cluster: nodes, links, layers, requests", NULL, false, not_built},
+		false, join_main},
+	{"revoke", FOR_REVOKE, "NODE [OPTIONS]", "shut a node out for good", NULL, false, revoke_main},
+	{"status", FOR_STATUS, "[OPTIONS]", "show the cluster: nodes, links, layers, requests", NULL, false, status_main},
 	{"inspect", FOR_INSPECT, "MODEL [OPTIONS]", "show what a model file holds, and whether Hearth can run it", NULL, false, inspect_main},
 	{"tokenize", FOR_TOKENIZE, "MODEL -p TEXT [OPTIONS]", "show the tokens of a text",
 		"Prints one token a line: its id, then the bytes it stands for, quoted. The text is TEXT, or standard input without -p. With --json a "

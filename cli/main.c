@@ -2,22 +2,20 @@
 #include "cli/command.h"
 #include "cli/suggest.h"
 
+#include "kernels/canonical.h"
+#include "net/keys.h"
+
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#if __has_include("kernels/canonical.h")
-#include "kernels/canonical.h"
-#endif
 
 #define HEARTH_VERSION "0.1.0"
 
 static int print_version(void)
 {
 	printf("hearth %s\n", HEARTH_VERSION);
-#ifdef CANON_VERSION
-	printf("canonical arithmetic %d\n", (int)CANON_VERSION);
-#endif
+	printf("canonical arithmetic %d\n", CANON_VERSION);
 	return fflush(stdout) == 0 ? EXIT_DONE : EXIT_ERROR;
 }
 
@@ -81,6 +79,15 @@ static int run_command(const struct command *cmd, int argc, char *const argv[])
 int main(int argc, char *argv[])
 {
 	const char *first = argc > 1 ? argv[1] : NULL;
+	struct errmsg em;
+	if (sodium_init() < 0) {
+		command_print_error(NULL, "libsodium cannot be used on this machine");
+		return EXIT_ERROR;
+	}
+	if (keys_forbid_core_dumps(&em) != OK) {
+		command_print_error(NULL, em.text);
+		return EXIT_ERROR;
+	}
 	if (first == NULL) {
 		print_help(stderr);
 		return EXIT_USAGE;

@@ -6,7 +6,6 @@
 #include "cli/local_address.h"
 #include "cli/state_dir.h"
 #include "coordinator/shell/admin_api.h"
-#include "coordinator/shell/http_api.h"
 #include "net/keys.h"
 
 #include <stddef.h>
@@ -20,7 +19,6 @@ struct serve {
 	struct keys keys;
 	struct cluster_host host;
 	struct admin_api *admin;
-	struct http_api *http;
 	struct cluster_host_serve params;
 	uint8_t model_hash[HASH_BYTES];
 	char store_path[STATE_PATH_CAP];
@@ -100,36 +98,14 @@ static enum err open_apis(struct serve *s, struct errmsg *em)
 		.state_dir = s->state.path,
 	};
 	advertise(o, coord_runtime_port(h->coord), &a.addresses); // the port that --listen HOST:0 gave
-	if (!o->no_http) {
-		struct http_api_params p = {
-			.loop = &h->loop,
-			.log = h->log,
-			.coord = h->coord,
-			.model = h->model,
-			.tokenizer = h->tokenizer,
-			.host = o->http.host,
-			.port = o->http.port,
-		};
-		enum err e = http_api_open(&p, &s->http, em);
-		if (e != OK)
-			return e;
-		a.http_port = http_api_port(s->http);
-	}
 	return admin_api_open(&a, &s->admin, em);
 }
 
 static void say_ready(const struct serve *s)
 {
 	const struct cluster_host *h = &s->host;
-	char http[HOST_PORT_TEXT_CAP];
 	log_line(h->log, LOG_INFO, "serving %s (%d layers); nodes connect to port %u", model_name(h->model), model_hparams(h->model)->n_layers,
 		coord_runtime_port(h->coord));
-	if (s->http) {
-		struct host_port at = s->ctx->opts->http;
-		at.port = http_api_port(s->http);
-		host_port_format(&at, http);
-		log_line(h->log, LOG_INFO, "OpenAI-compatible API at http://%s/v1", http);
-	}
 	log_line(h->log, LOG_INFO, "to add a machine: hearth invite%s%s", s->ctx->opts->state ? " --state " : "", s->ctx->opts->state ? s->ctx->opts->state : "");
 }
 
@@ -150,9 +126,7 @@ int serve_main(const struct command_ctx *ctx)
 		log_line(ctx->log, LOG_INFO, "stopping");
 	}
 	bool was_interrupted = s.host.signo == SIGINT;
-	http_api_stop(s.http);
-	cluster_host_close_cluster(&s.host); // ends every request: the APIs must still be there to hear of it
-	http_api_close(s.http);
+	cluster_host_close_cluster(&s.host); // ends every request: the admin socket must still be there to hear of it
 	admin_api_close(s.admin);
 	cluster_host_close(&s.host);
 	keys_close(&s.keys);

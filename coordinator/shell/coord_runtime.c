@@ -8,6 +8,7 @@
 #include "net/link_listener.h"
 
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -591,7 +592,6 @@ static enum err open_listener(struct coord_runtime *rt, struct errmsg *em)
 	rt->server = (struct lnk1_server_config){
 		.self = rt->p.keys,
 		.lookup = {.ctx = rt, .token = find_token, .member = find_member},
-		.member_epoch = coordinator_member_epoch(rt->core).v,
 		.protocol_min = PROTOCOL_VERSION,
 		.protocol_max = PROTOCOL_VERSION,
 		.canon_version = CANON_VERSION,
@@ -651,13 +651,27 @@ static enum err restore(struct coord_runtime *rt, struct coord_restored *r, stru
 	return e;
 }
 
+// name_port puts the port that the system chose into addresses that were given with port 0.
+static void name_port(struct coord_runtime *rt)
+{
+	struct address_list *list = &rt->p.core.addresses;
+	for (uint32_t i = 0; i < list->n; i++) {
+		size_t len = strlen(list->at[i]);
+		if (len > 2 && strcmp(list->at[i] + len - 2, ":0") == 0)
+			snprintf(list->at[i] + len - 1, ADDR_CAP - len + 1, "%u", coord_runtime_port(rt));
+	}
+}
+
 static enum err start(struct coord_runtime *rt, struct errmsg *em)
 {
 	struct coord_restored *r = calloc(1, sizeof *r);
 	if (r == NULL)
 		return errmsg_fail(em, ERR_NOMEM, "no memory to read the cluster's state");
 	enum err e = restore(rt, r, em);
+	if (e == OK && rt->p.listen != NULL)
+		e = open_listener(rt, em);
 	if (e == OK) {
+		name_port(rt);
 		coordinator_init(rt->core, &rt->p.core, rt->tokens);
 		struct coord_event ev = {.type = COORD_EV_RESTORED};
 		ev.u.restored.member_epoch = r->member_epoch;
@@ -666,8 +680,6 @@ static enum err start(struct coord_runtime *rt, struct errmsg *em)
 		ev.u.restored.invites = r->invites;
 		ev.u.restored.n_invites = r->n_invites;
 		step(rt, &ev);
-		if (rt->p.listen != NULL)
-			e = open_listener(rt, em);
 	}
 	sodium_memzero(r, sizeof *r);
 	free(r);

@@ -25,7 +25,7 @@ struct coord_runtime_params {
 	const struct log *log;
 	struct worker *worker;
 	const struct model *model;
-	struct coordinator_config core; // self and cluster_id are filled in when there are keys and a store
+	struct coordinator_config core; // self and cluster_id are filled in when there are keys and a store; port 0 in addresses becomes the port got
 
 	// A cluster; all NULL for `hearth run`, which is alone.
 	const struct lnk1_keypair *keys;
