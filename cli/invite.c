@@ -1,8 +1,10 @@
 // `hearth invite`: a one-time invite from the running coordinator, as a URL and, on a terminal, as a QR code.
 #include "cli/admin_command.h"
 #include "cli/command.h"
+#include "cli/qr.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,6 +23,8 @@ int invite_main(const struct command_ctx *ctx)
 		json_dumpf(answer, stdout, JSON_COMPACT);
 		putchar('\n');
 	} else {
+		if (!ctx->opts->no_qr)
+			(void)qr_print(STDOUT_FILENO, getenv("TERM"), url); // where it cannot be drawn, the URL is enough
 		printf("%s\n", url);
 		fprintf(stderr, "One machine may use it, within %lld minutes. It is a secret: hand it over privately.\n"
 						"On that machine: hearth join --model FILE, and paste it when asked.\n",
