@@ -6,6 +6,7 @@
 #include "cli/local_address.h"
 #include "cli/state_dir.h"
 #include "coordinator/shell/admin_api.h"
+#include "coordinator/shell/http_api.h"
 #include "net/keys.h"
 
 #include <stddef.h>
@@ -19,6 +20,7 @@ struct serve {
 	struct keys keys;
 	struct cluster_host host;
 	struct admin_api *admin;
+	struct http_api *http; // NULL with --no-http
 	struct cluster_host_serve params;
 	uint8_t model_hash[HASH_BYTES];
 	char store_path[STATE_PATH_CAP];
@@ -83,6 +85,21 @@ static enum err open_cluster(struct serve *s, struct errmsg *em)
 	return e == OK ? cluster_host_open_cluster(&s->host, o, o->slots, &s->params, em) : e;
 }
 
+static enum err open_http(struct serve *s, struct errmsg *em)
+{
+	const struct cluster_host *h = &s->host;
+	struct http_api_params p = {
+		.loop = &s->host.loop,
+		.log = h->log,
+		.coord = h->coord,
+		.model = h->model,
+		.tokenizer = h->tokenizer,
+		.host = s->ctx->opts->http.host,
+		.port = s->ctx->opts->http.port,
+	};
+	return http_api_open(&p, &s->http, em);
+}
+
 static enum err open_apis(struct serve *s, struct errmsg *em)
 {
 	const struct options *o = s->ctx->opts;
@@ -98,6 +115,11 @@ static enum err open_apis(struct serve *s, struct errmsg *em)
 		.state_dir = s->state.path,
 	};
 	advertise(o, coord_runtime_port(h->coord), &a.addresses); // the port that --listen HOST:0 gave
+	enum err e = o->no_http ? OK : open_http(s, em);
+	if (e != OK)
+		return e;
+	if (s->http)
+		a.http_port = http_api_port(s->http);
 	return admin_api_open(&a, &s->admin, em);
 }
 
@@ -106,6 +128,13 @@ static void say_ready(const struct serve *s)
 	const struct cluster_host *h = &s->host;
 	log_line(h->log, LOG_INFO, "serving %s (%d layers); nodes connect to port %u", model_name(h->model), model_hparams(h->model)->n_layers,
 		coord_runtime_port(h->coord));
+	if (s->http) {
+		char text[HOST_PORT_TEXT_CAP];
+		struct host_port at = s->ctx->opts->http;
+		at.port = http_api_port(s->http);
+		host_port_format(&at, text);
+		log_line(h->log, LOG_INFO, "OpenAI-compatible API at http://%s/v1", text);
+	}
 	log_line(h->log, LOG_INFO, "to add a machine: hearth invite%s%s", s->ctx->opts->state ? " --state " : "", s->ctx->opts->state ? s->ctx->opts->state : "");
 }
 
@@ -126,7 +155,9 @@ int serve_main(const struct command_ctx *ctx)
 		log_line(ctx->log, LOG_INFO, "stopping");
 	}
 	bool was_interrupted = s.host.signo == SIGINT;
-	cluster_host_close_cluster(&s.host); // ends every request: the admin socket must still be there to hear of it
+	http_api_stop(s.http);
+	cluster_host_close_cluster(&s.host); // ends every request: the APIs must still be there to hear of it
+	http_api_close(s.http);
 	admin_api_close(s.admin);
 	cluster_host_close(&s.host);
 	keys_close(&s.keys);
