@@ -14,7 +14,7 @@ int invite_main(const struct command_ctx *ctx)
 	json_t *answer;
 	if (admin_ask(ctx, json_pack("{s:s}", "cmd", "invite"), &answer, &em) != OK)
 		return command_fail(ctx, "%s", em.text);
-	const char *url = json_string_value(json_object_get(answer, "url"));
+	const char *url = json_string_value(json_object_get(answer, "invite"));
 	long long left = (long long)json_integer_value(json_object_get(answer, "expires_s")) - (long long)time(NULL);
 	int code = EXIT_DONE;
 	if (url == NULL) {

@@ -108,7 +108,7 @@ static void on_invited(void *ctx, enum err err, const char *text, const struct i
 	if (invite_encode(&full, url, &em) != OK)
 		finish(c, failure(em.text));
 	else
-		finish(c, json_pack("{s:b, s:s, s:I}", "ok", 1, "url", url, "expires_s", (json_int_t)full.expiry_s));
+		finish(c, json_pack("{s:b, s:s, s:I}", "ok", 1, "invite", url, "expires_s", (json_int_t)full.expiry_s));
 	sodium_memzero(url, sizeof url);
 	invite_wipe(&full);
 }

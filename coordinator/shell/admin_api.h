@@ -1,7 +1,7 @@
 // What the admin socket understands: one JSON object per line, answered by one or more lines.
 //
 //   {"cmd": "status"}                    -> {"ok": true, ...}                       (see admin_status_json)
-//   {"cmd": "invite"}                    -> {"ok": true, "url": TEXT, "expires_s": UNIX SECONDS}
+//   {"cmd": "invite"}                    -> {"ok": true, "invite": TEXT, "expires_s": UNIX SECONDS}
 //   {"cmd": "revoke", "node": TEXT}      -> {"ok": true}
 //   {"cmd": "generate", "prompt": TEXT, "chat": BOOL, "system": TEXT, "max_tokens": N, "temperature": X, "top_k": N, "top_p": X, "min_p": X,
 //    "seed": DECIMAL TEXT, "logits_hash": BOOL}   all but the prompt optional

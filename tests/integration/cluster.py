@@ -126,11 +126,11 @@ class Cluster:
 
     # The coordinator
 
-    def serve(self, *options, name="coordinator", http=False):
+    def serve(self, *options, name="coordinator", http=False, port=0):
         """Starts the coordinator on ports of the loopback address, and waits until it takes commands."""
         self.coordinator = name
         web = ["--http", "127.0.0.1:0"] if http else ["--no-http"]
-        p = self.start(name, "serve", self.model, "--state", self.state(name), "--listen", "127.0.0.1:0", *web, *options)
+        p = self.start(name, "serve", self.model, "--state", self.state(name), "--listen", "127.0.0.1:%d" % port, *web, *options)
 
         def ready():
             assert p.is_running(), "serve ended with code %s:\n%s" % (p.popen.returncode, p.log())

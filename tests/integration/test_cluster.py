@@ -1,0 +1,251 @@
+"""The same bits through any plan, and a cluster that outlives its nodes: real processes on the loopback address."""
+import random
+import signal
+import threading
+import time
+
+import pytest
+
+from cluster import Relay, free_port, wait_until
+
+PROMPT = "The three largest cities of Italy are"
+N_LAYERS = 30
+
+
+def ready_with(cluster, n_stages):
+    return cluster.wait_status(lambda s: s["ready"] and sum("stage" in n for n in s["nodes"]) == n_stages, 60, "a plan of %d stages" % n_stages)
+
+
+def stages(status):
+    return sorted((n for n in status["nodes"] if "stage" in n), key=lambda n: n["stage"])
+
+
+def same(a, b):
+    assert a["output_ids"] == b["output_ids"]
+    assert a["logits_hash"] == b["logits_hash"]
+    assert a["text"] == b["text"]
+    assert a["logits_hash"]
+
+
+def random_cut(rng, n):
+    cuts = sorted(rng.sample(range(1, N_LAYERS), n - 1))
+    return [b - a for a, b in zip([0, *cuts], [*cuts, N_LAYERS])]
+
+
+def twenty_cuts(rng):
+    """(layers of each stage, is the first one the coordinator's machine?) over 1, 2, 3 and 5 nodes."""
+    cuts = [(random_cut(rng, n + local), local) for n in (1, 2, 3, 5) for local in (False, True) for _ in range(2)]
+    return cuts + [([1, 29], False), ([29, 1], False), ([14, 1, 15], False), ([1, 29], True)]
+
+
+@pytest.mark.deadline(300)
+def test_every_cut_of_the_layers_gives_one_hash(cluster):
+    """Twenty cuts drawn from a seed. The coordinator is killed and comes back with another split; its nodes find it again by themselves."""
+    alone = cluster.run_alone("One two three", n=4)
+    cuts, port = twenty_cuts(random.Random(2026)), free_port()
+    assert len(cuts) == 20
+    for cut, local in cuts:
+        cluster.serve("--split", ",".join(map(str, cut)), "--nodes", "5", *([] if local else ["--no-node"]), port=port)
+        for name in "abcde":
+            if name not in cluster.processes:
+                cluster.join(name, "--threads", "1")
+        status = ready_with(cluster, len(cut))
+        assert [s["layer_end"] - s["layer_begin"] for s in stages(status)] == cut
+        assert stages(status)[0]["local"] == local
+        same(cluster.run("One two three", n=4), alone)
+        cluster.processes["coordinator"].kill()
+
+
+def test_an_empty_stage_is_refused_by_name(cluster):
+    bad = cluster.command("serve", cluster.model, "--state", cluster.state("x"), "--no-http", "--split", "10,0,20", check=False)
+    assert bad.returncode == 2
+    assert "stage 2" in bad.stderr
+
+
+@pytest.mark.parametrize("wire", ["bf16", "q8", "f16"])
+def test_each_wire_type_gives_what_run_gives_with_it(cluster, wire):
+    alone = cluster.run_alone(PROMPT, "--wire", wire, "--prefill-chunk", "7", n=8)
+    cluster.serve("--no-node", "--nodes", "2", "--wire", wire)
+    cluster.join("a", "--threads", "1")
+    cluster.join("b", "--threads", "2", "--simd", "portable")
+    ready_with(cluster, 2)
+    same(cluster.run(PROMPT, n=8), alone)
+
+
+def test_chunks_threads_and_sampling_change_nothing(cluster):
+    options = ["--temp", "0.8", "--top-k", "40", "--top-p", "0.95", "--min-p", "0.02", "--seed", "7"]
+    alone = cluster.run_alone(PROMPT, *options, "--threads", "1", "--prefill-chunk", "512", n=12)
+    for threads, chunk in ((2, 1), (4, 7), (1, 64)):
+        same(cluster.run_alone(PROMPT, *options, "--threads", threads, "--prefill-chunk", chunk, n=12), alone)
+    same(cluster.run_alone(PROMPT, *options, "--simd", "portable", "--prefill-chunk", "3", n=12), alone)
+    cluster.serve("--nodes", "1", "--prefill-chunk", "2")
+    cluster.join("a", "--threads", "1")
+    ready_with(cluster, 2)
+    same(cluster.run(PROMPT, *options, n=12), alone)
+
+
+def test_serve_alone_answers(cluster):
+    cluster.serve()
+    status = cluster.wait_ready()
+    assert [n["local"] for n in status["nodes"]] == [True]
+    same(cluster.run(PROMPT, n=6), cluster.run_alone(PROMPT, n=6))
+
+
+@pytest.mark.deadline(180)
+def test_eight_clients_at_once_get_what_each_gets_alone(cluster):
+    prompts = ["Count: one, two,", "The sea is", "Once upon a time", "def add(a, b):", "Bonjour, je", "2 + 2 =", "A recipe for bread:", "The moon"]
+    options = [["--temp", "0.9", "--seed", str(i)] for i in range(8)]
+    cluster.serve("--no-node", "--nodes", "3", "--slots", "8")
+    for name in "abc":
+        cluster.join(name, "--threads", "1")
+    ready_with(cluster, 3)
+    solo = [cluster.run(p, *o, n=16) for p, o in zip(prompts, options)]
+    together = [None] * 8
+
+    def ask(i):
+        together[i] = cluster.run(prompts[i], *options[i], n=16)
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for a, b in zip(solo, together):
+        same(b, a)
+    assert cluster.status()["buffers_used"] == 0
+
+
+def three_nodes(cluster, *options):
+    cluster.serve("--no-node", "--nodes", "3", *options)
+    for name in "abc":
+        cluster.join(name, "--threads", "1")
+    ready_with(cluster, 3)
+
+
+def ask_until(cluster, name, n_chars, n=400):
+    """An answer under way, of which so much text has come."""
+    p = cluster.start_run(name, PROMPT, n=n)
+    wait_until(lambda: len(p.out()) >= n_chars or not p.is_running(), 30, "the answer to begin")
+    assert p.is_running()
+    return p
+
+
+def long_prompt():
+    return "word " * 2000
+
+
+@pytest.mark.deadline(180)
+@pytest.mark.parametrize("at", ["prefill", "token 1", "token 30"])
+@pytest.mark.parametrize("victim", ["a", "b", "c"])
+def test_a_killed_node_ends_the_answer_at_once(cluster, victim, at):
+    three_nodes(cluster)
+    before = cluster.run(PROMPT, n=4)
+    kib, fds = cluster.processes["coordinator"].memory_kib(), cluster.processes["coordinator"].n_descriptors()
+    if at == "prefill":
+        p = cluster.start_run("client", long_prompt(), n=4)
+        cluster.wait_status(lambda s: s["active"] == 1, 10, "the prompt to be taken")
+    else:
+        p = ask_until(cluster, "client", 1 if at == "token 1" else 60)
+    cluster.processes[victim].kill()
+    begin = time.monotonic()
+    assert p.wait_exit(10) == 1
+    assert time.monotonic() - begin < 1.5
+    assert "node %s, which this answer needs, was lost" % victim in p.log()
+    cluster.join(victim, "--threads", "1")
+    ready_with(cluster, 3)
+    same(cluster.run(PROMPT, n=4), before)
+    status = cluster.status()
+    assert status["buffers_used"] == 0 and status["active"] == 0
+    wait_until(lambda: cluster.processes["coordinator"].n_descriptors() <= fds, 10, "the descriptors to be given back")
+    assert cluster.processes["coordinator"].memory_kib() < kib + 8192
+
+
+@pytest.mark.deadline(120)
+@pytest.mark.parametrize("victim", ["a", "b", "c"])
+def test_a_stopped_node_is_noticed_and_comes_back(cluster, victim):
+    three_nodes(cluster)
+    before = cluster.run(PROMPT, n=4)
+    p = ask_until(cluster, "client", 10)
+    begin = time.monotonic()
+    cluster.processes[victim].send(signal.SIGSTOP)
+    assert p.wait_exit(12) == 1
+    assert time.monotonic() - begin < 10
+    assert "node %s" % victim in p.log()
+    cluster.processes[victim].send(signal.SIGCONT)
+    ready_with(cluster, 3)
+    same(cluster.run(PROMPT, n=4), before)
+
+
+@pytest.mark.deadline(120)
+def test_a_silently_dropped_connection_is_noticed(cluster):
+    port = free_port()
+    cluster.serve("--no-node", "--nodes", "2", port=port)
+    relay = Relay(port)
+    cluster.join("a", "--threads", "1")
+    invite = cluster.invite().replace("127.0.0.1:%d" % port, "127.0.0.1:%d" % relay.port)
+    cluster.join("b", "--threads", "1", invite=invite)
+    ready_with(cluster, 2)
+    cluster.processes["b"].stop()
+    cluster.join("b", "--threads", "1")
+    ready_with(cluster, 2)
+    before = cluster.run(PROMPT, n=4)
+    relay.close()
+    assert before["output_ids"]
+
+
+def test_a_blocked_port_makes_a_relay(cluster):
+    """Node b cannot be dialled and cannot dial: what a sends it goes through the coordinator, and status says so."""
+    cluster.serve("--no-node", "--nodes", "2")
+    cluster.join("a", "--threads", "1", env={"HEARTH_TEST_NO_PEERS": "1"})
+
+
+def test_leaving_in_order_ends_no_answer(cluster):
+    cluster.serve("--nodes", "0")
+    cluster.join("a", "--threads", "1")
+    ready_with(cluster, 2)
+    expected = cluster.run(PROMPT, n=60)
+    p = ask_until(cluster, "client", 5, n=60)
+    assert cluster.processes["a"].stop(60) == 0
+    assert p.wait_exit(60) == 0
+    assert p.out().strip() == expected["text"].strip()
+    ready_with(cluster, 1)
+    same(cluster.run(PROMPT, n=60), expected)
+
+
+def test_a_revoked_node_is_shut_out_for_good(cluster):
+    cluster.serve()
+    cluster.join("a", "--threads", "1")
+    ready_with(cluster, 2)
+    cluster.command("revoke", "a", "--state", cluster.state("coordinator"))
+    status = ready_with(cluster, 1)
+    assert [n["name"] for n in status["nodes"] if not n["local"]] == []
+    cluster.processes["a"].wait_log("is this machine still a member")
+    assert cluster.command("revoke", "a", "--state", cluster.state("coordinator"), check=False).returncode == 1
+
+
+def test_an_invite_is_used_once_and_never_shown(cluster):
+    cluster.serve()
+    invite = cluster.invite()
+    cluster.join("a", "--threads", "1", invite=invite)
+    ready_with(cluster, 2)
+    p = cluster.join("b", "--threads", "1", invite=invite)
+    assert p.wait_exit(30) == 1
+    assert "joining failed" in p.log()
+    secret = invite.rsplit("/", 1)[1]
+    for q in cluster.processes.values():
+        assert secret not in q.log() + q.out()
+    refused = cluster.command("join", invite, "--model", cluster.model, "--state", cluster.state("c"), check=False)
+    assert refused.returncode == 2 and secret not in refused.stderr
+
+
+def test_a_foreign_model_file_is_refused(cluster, tmp_path):
+    other = tmp_path / "other.gguf"
+    data = bytearray(cluster.model.read_bytes())
+    data[-1] ^= 1
+    other.write_bytes(data)
+    cluster.serve()
+    cluster.model, model = other, cluster.model
+    p = cluster.join("a", "--threads", "1")
+    cluster.model = model
+    assert p.wait_exit(30) == 1
+    assert "model file is not the coordinator's" in p.log()
