@@ -26,9 +26,9 @@ enum err plan_given(const struct node_id *nodes, const char *const *names, const
 	int64_t at = 0;
 	for (int32_t i = 0; i < n; i++) {
 		if (layers[i] < 1)
-			return errmsg_fail(em, ERR_RANGE, "split: stage %d (%s) has %d layers: give each stage at least one", i + 1, names[i], layers[i]);
+			return errmsg_fail(em, ERR_RANGE, "split: stage %d (%s) has %d layers: give each stage at least one", i, names[i], layers[i]);
 		if (at + layers[i] > n_layers)
-			return errmsg_fail(em, ERR_RANGE, "split: stage %d (%s) ends at layer %lld: the model has %d layers", i + 1, names[i],
+			return errmsg_fail(em, ERR_RANGE, "split: stage %d (%s) ends at layer %lld: the model has %d layers", i, names[i],
 				(long long)(at + layers[i]), n_layers);
 		out->stages[i] = (struct plan_stage){.node = nodes[i], .layer_begin = (int32_t)at, .layer_end = (int32_t)at + layers[i]};
 		at += layers[i];

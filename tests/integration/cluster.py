@@ -161,9 +161,9 @@ class Cluster:
 
     # Nodes
 
-    def join(self, name, *options, invite=None):
+    def join(self, name, *options, invite=None, listen="127.0.0.1:0"):
         """Starts a node: with an invite of its own the first time, as the member it is later."""
-        argv = ["join", "--model", self.model, "--state", self.state(name), "--name", name, "--listen", "127.0.0.1:0", *options]
+        argv = ["join", "--model", self.model, "--state", self.state(name), "--name", name, "--listen", listen, *options]
         if invite is not None or not self.state(name).exists():
             path = self.folder / ("%s.invite" % name)
             path.touch(0o600)
