@@ -179,6 +179,7 @@ demo:
 
 check:
 	@sh tools/setup.sh build model check
+	@$(MAKE) --no-print-directory model
 	@python3 tools/run_tests.py all
 
 test:
