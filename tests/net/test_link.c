@@ -162,8 +162,7 @@ static void a_peer_that_does_not_read_fills_the_queue_and_no_more(void **state)
 	assert_true(s.queued_frames <= w->limits.queued_frames);
 	assert_true(s.queued_bytes <= w->limits.queued_bytes[LNK1_DATA] + sizeof frame + LNK1_RECORD_EXTRA);
 	assert_int_equal(w->server.n_down, 0); // stuck is for the host to judge
-	link_abort(w->server.up);
-	w->server.up = NULL;
+	world_abort(&w->server);
 	close(listen_fd);
 	lnk1_stream_deinit(&keys.rx);
 }
@@ -642,8 +641,7 @@ static void kill_one(struct world *w, uint32_t i, struct rng *rng)
 		link_abort(w->client.up);
 		w->client.up = NULL;
 	} else if (w->server.up != NULL) {
-		link_abort(w->server.up);
-		w->server.up = NULL;
+		world_abort(&w->server);
 	}
 }
 

@@ -166,8 +166,7 @@ static void a_lost_link_comes_up_again_by_itself(void **state)
 		if (i % 2 == 0) {
 			link_close(d->w->server.up);
 		} else {
-			link_abort(d->w->server.up);
-			d->w->server.up = NULL;
+			world_abort(&d->w->server);
 		}
 		wait_count(d, &d->w->client.n_down, i);
 		assert_int_equal(d->w->client.down.reason, i % 2 == 0 ? LINK_DOWN_PEER_CLOSED : LINK_DOWN_LOST);
@@ -229,6 +228,8 @@ static void a_renewal_that_fails_leaves_the_old_link_up(void **state)
 	assert_non_null(dialer_link(d->dialer));
 	d->w->fix.has_member = true;
 	wait_count(d, &d->w->client.n_up, 2);
+	wait_count(d, &d->w->client.n_down, 1); // the old one's, in order
+	wait_count(d, &d->w->server.n_down, 1);
 }
 
 static void an_orderly_close_still_tells_of_the_end_of_the_link(void **state)

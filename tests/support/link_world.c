@@ -9,15 +9,41 @@
 #include <string.h>
 #include <sys/socket.h>
 
+static struct link **live_place(struct world_host *h, const struct link *link)
+{
+	for (size_t i = 0; i < ARRAY_LEN(h->live); i++)
+		if (h->live[i] == link)
+			return &h->live[i];
+	return NULL;
+}
+
+static void forget(struct world_host *h, const struct link *link)
+{
+	struct link **place = live_place(h, link);
+	if (place != NULL)
+		*place = NULL;
+	if (h->up == link)
+		h->up = NULL;
+}
+
+void world_abort(struct world_host *h)
+{
+	struct link *link = h->up;
+	forget(h, link);
+	link_abort(link);
+}
+
 static void on_up(void *ctx, struct link *link, const struct link_info *info)
 {
 	struct world_host *h = ctx;
 	h->n_up++;
 	h->up = link;
 	h->info = *info;
+	struct link **place = live_place(h, NULL);
+	if (place != NULL) // the client's are its dialers' to free: a full list is no harm
+		*place = link;
 	if (h->abort_on_up) {
-		h->up = NULL;
-		link_abort(link);
+		world_abort(h);
 	} else if (h->close_on_up) {
 		link_close(link);
 	}
@@ -33,7 +59,7 @@ static void on_frame(void *ctx, struct link *link, const uint8_t *frame, size_t 
 		h->frames_len += len;
 	}
 	if (h->abort_on_frame) {
-		h->up = NULL;
+		forget(h, link);
 		link_abort(link);
 	} else if (h->close_on_frame) {
 		link_close(link);
@@ -50,8 +76,7 @@ static void on_down(void *ctx, struct link *link, const struct link_down *down)
 	h->down = *down;
 	snprintf(h->down_text, sizeof h->down_text, "%s", down->text);
 	h->down.text = h->down_text;
-	if (h->up == link)
-		h->up = NULL;
+	forget(h, link);
 }
 
 static void on_writable(void *ctx, struct link *link)
@@ -107,8 +132,9 @@ void world_close(struct world *w)
 {
 	if (w->client.up != NULL)
 		link_abort(w->client.up);
-	if (w->server.up != NULL)
-		link_abort(w->server.up);
+	for (size_t i = 0; i < ARRAY_LEN(w->server.live); i++)
+		if (w->server.live[i] != NULL)
+			link_abort(w->server.live[i]);
 	link_listener_close(w->listener);
 	loop_close(&w->loop);
 	free(w->client.frames);

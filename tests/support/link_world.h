@@ -13,7 +13,8 @@
 // What a host heard from its links. Counters only grow.
 struct world_host {
 	int n_up, n_frames, n_down, n_writable;
-	struct link *up; // the last one that came up; NULL once it is down
+	struct link *up;       // the last one that came up; NULL once it is down
+	struct link *live[64]; // all that are up
 	struct link_info info;
 	struct link_down down; // text: see down_text
 	char down_text[256];
@@ -39,7 +40,10 @@ struct world {
 
 // world_open: a listener on a free port of 127.0.0.1. `limits` NULL: link_limits_default.
 struct world *world_open(enum lnk1_mode mode, enum lnk1_kind kind, const struct link_limits *limits);
+// world_close aborts the client's last link and all of the server's.
 void world_close(struct world *w);
+// world_abort aborts h->up.
+void world_abort(struct world_host *h);
 struct link_callbacks world_callbacks(struct world_host *h);
 // world_dial dials `addr` (NULL: the listener) with the fixture's client side.
 struct link *world_dial(struct world *w, const char *addr);
