@@ -102,7 +102,7 @@ def main():
     parser.add_argument("--cpu", default="haswell", help="llama.cpp's CPU back end: haswell (default), best, or another of its libraries")
     args = parser.parse_args()
     if not ORACLE.exists():
-        subprocess.run(["sh", ROOT / "tools/oracle/setup.sh"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["sh", ROOT / "tools/oracle/oracle_setup.sh"], check=True, stdout=subprocess.DEVNULL)
     pairs, info = measure(args.cpu, args.pairs)
     os.makedirs(ROOT / "build/bench", exist_ok=True)
     (ROOT / "build/bench/llama.json").write_text(json.dumps({"cpu": args.cpu, "system_info": info, "pairs": pairs}, indent=1) + "\n")

@@ -4,11 +4,13 @@
 //
 //   llama_oracle CPU info                        version and instruction sets
 //   llama_oracle CPU tokenize MODEL plain|special   one line of ids for each record of standard input
-//   llama_oracle CPU logits MODEL N f16|f32      for each record: prompt ids, N greedy ids, and the 8 largest logits at each of the N positions
+//   llama_oracle CPU logits MODEL N default|f16|f32      for each record: prompt ids, N greedy ids, and the 8 largest logits at each of the N positions
 //   llama_oracle CPU bench MODEL PROMPT GEN PREFILL   tokens per second of one thread: GEN tokens after PROMPT, and a prompt of PREFILL
+//   llama_oracle CPU dequantise MODEL OUT     the same weights in f32: with them nothing but f32 rounding is left
 //
 // A record is a little-endian u32 with the flag "parse special texts" in bit 31 and the length in the others, then the bytes.
-// f16 is llama.cpp's default KV cache with its default attention; f32 keeps both in f32, which shows llama.cpp's own rounding noise.
+// default is what llama.cpp does unasked: KV cache in f16, fused attention, which on a CPU also sums values in f16. f16 and f32 take its
+// unfused attention, which sums in f32, with the cache in that type. Their differences are llama.cpp's own rounding noise.
 #include "ggml-backend.h"
 #include "llama.h"
 
@@ -46,16 +48,16 @@ static struct llama_model *load(const char *path, bool vocab_only)
 	return m;
 }
 
-static struct llama_context *open_context(struct llama_model *m, bool f32)
+static struct llama_context *open_context(struct llama_model *m, const char *cache)
 {
 	struct llama_context_params p = llama_context_default_params();
 	p.n_ctx = CTX;
 	p.n_batch = CTX;
 	p.n_threads = p.n_threads_batch = 1;
-	if (f32) {
-		p.type_k = p.type_v = GGML_TYPE_F32;
+	if (strcmp(cache, "default") != 0)
 		p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
-	}
+	if (strcmp(cache, "f32") == 0)
+		p.type_k = p.type_v = GGML_TYPE_F32;
 	struct llama_context *c = llama_init_from_model(m, p);
 	if (!c)
 		die("cannot make a context");
@@ -129,10 +131,10 @@ static void feed(struct llama_context *c, llama_token *ids, int32_t n)
 		die("decode failed");
 }
 
-static void run_logits(const char *path, int32_t n_gen, bool f32)
+static void run_logits(const char *path, int32_t n_gen, const char *cache)
 {
 	struct llama_model *m = load(path, false);
-	struct llama_context *c = open_context(m, f32);
+	struct llama_context *c = open_context(m, cache);
 	int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(m)), best[N_TOP];
 	char *text = malloc(TEXT_MAX);
 	llama_token ids[CTX], out[CTX];
@@ -177,7 +179,7 @@ static double now_s(void)
 static void run_bench(const char *path, int32_t n_prompt, int32_t n_gen, int32_t n_prefill)
 {
 	struct llama_model *m = load(path, false);
-	struct llama_context *c = open_context(m, false);
+	struct llama_context *c = open_context(m, "default");
 	int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(m)), best[N_TOP];
 	llama_token ids[CTX];
 	if (n_prompt + n_gen > CTX || n_prefill > CTX || n_prompt < 1 || n_gen < 1 || n_prefill < 1)
@@ -203,6 +205,16 @@ static void run_bench(const char *path, int32_t n_prompt, int32_t n_gen, int32_t
 	llama_model_free(m);
 }
 
+static void dequantise(const char *path, const char *out)
+{
+	struct llama_model_quantize_params p = llama_model_quantize_default_params();
+	p.ftype = LLAMA_FTYPE_ALL_F32;
+	p.allow_requantize = true;
+	p.nthread = 1;
+	if (llama_model_quantize(path, out, &p) != 0)
+		die("cannot dequantise");
+}
+
 static void load_cpu(const char *name)
 {
 	char path[4096];
@@ -226,7 +238,9 @@ int main(int argc, char **argv)
 	else if (argc == 5 && strcmp(what, "tokenize") == 0)
 		run_tokenize(argv[3], strcmp(argv[4], "special") == 0);
 	else if (argc == 6 && strcmp(what, "logits") == 0)
-		run_logits(argv[3], atoi(argv[4]), strcmp(argv[5], "f32") == 0);
+		run_logits(argv[3], atoi(argv[4]), argv[5]);
+	else if (argc == 5 && strcmp(what, "dequantise") == 0)
+		dequantise(argv[3], argv[4]);
 	else if (argc == 7 && strcmp(what, "bench") == 0)
 		run_bench(argv[3], atoi(argv[4]), atoi(argv[5]), atoi(argv[6]));
 	else

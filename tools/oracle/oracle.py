@@ -1,4 +1,4 @@
-"""Calls build/oracle/bin/llama_oracle; reads the metadata of a GGUF file. Importing it goes on in setup.sh's Python."""
+"""Calls build/oracle/bin/llama_oracle; reads the metadata of a GGUF file. Importing it goes on in oracle_setup.sh's Python."""
 import hashlib
 import json
 import os
@@ -14,7 +14,7 @@ SPECIAL = 1 << 31
 
 PYTHON = os.path.join(ROOT, "build/oracle/venv/bin/python")
 if os.path.realpath(sys.prefix) != os.path.realpath(os.path.dirname(os.path.dirname(PYTHON))):
-    os.execv(PYTHON, [PYTHON] + sys.argv)  # what setup.sh installed
+    os.execv(PYTHON, [PYTHON] + sys.argv)  # what oracle_setup.sh installed
 
 
 def records(texts, special=False):
