@@ -31,7 +31,6 @@ def runs_of(texts):
     oracle.call(CPU, "dequantise", oracle.MODEL, dequantised)
     runs = {
         "reference": oracle.logits(oracle.MODEL, texts, N, "default", CPU),
-        "best_cpu": oracle.logits(oracle.MODEL, texts, N, "default", "best"),
         "unfused_attention": oracle.logits(oracle.MODEL, texts, N, "f16", CPU),
         "f32_kv": oracle.logits(oracle.MODEL, texts, N, "f32", CPU),
         "f32_weights": oracle.logits(dequantised, texts, N, "f32", CPU),
@@ -48,9 +47,8 @@ def write(runs):
         "llama_cpp": "v0.5.0 (node-llama-cpp 3.22.1)",
         "library": oracle.info(CPU), "cpu_back_end": CPU, "kv_cache": "f16, fused attention (the library's defaults)", "threads": 1,
         "model": os.path.basename(oracle.MODEL), "model_sha256": oracle.sha256(oracle.MODEL),
-        "noise_about": "the same library against itself, while the histories are equal: on the best instruction set of the machine that made this "
-                       "file, with unfused attention, with that and an f32 KV cache, and with that and the weights dequantised to f32, "
-                       "which rounds no activation to 8 bits",
+        "noise_about": "the same library against itself, while the histories are equal: with unfused attention, with that and an "
+                       "f32 KV cache, and with that and the weights dequantised to f32, which rounds no activation to 8 bits",
         "noise": {name: noise(ref, run) for name, run in runs.items() if name != "reference"},
         "noise_f32_kv_to_f32_weights": noise(runs["f32_kv"], runs["f32_weights"]),
         "n_predict": N,
