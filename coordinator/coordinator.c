@@ -147,9 +147,7 @@ static void on_link_up(struct coordinator *c, const struct coord_event *ev, stru
 	liveness_init(&l->life, c->now_ns);
 	struct member *m = &c->members[member];
 	if (old != NULL) {
-		// A successor made in good order comes when nothing is on its way; any other may have lost frames with the old link.
-		if (kind == COORD_LINK_DATA && sessions_count(c, SESSION_ACTIVE) > 0)
-			coord_lose_member(c, member, "its data link was made anew", fx);
+		// A node renews a link when nothing is on its way. One that lost the old link says so with a Hello that holds no plan.
 		coord_close(fx, old->handle, true);
 		old->handle = 0;
 	}

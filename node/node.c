@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#define QUIET_NS 5000000000 // without a step: no answer is between two of its tokens
 #define LEAVE_PATIENCE_NS 30000000000 // an answer may be under way; a coordinator that never says Bye must not hold us for ever
 
 // ---- effects
@@ -210,6 +211,8 @@ static void on_link_down(struct node *n, const struct node_event *ev, struct nod
 			ev->u.link_down.reason);
 		n->welcomed = n->welcomed && gone.kind != NODE_LINK_CONTROL;
 		lose_plan(n, fx);
+		if (gone.kind == NODE_LINK_DATA)
+			say_hello(n, fx); // the coordinator may not have noticed: its frames on that link are lost, and so is the plan
 		if (n->leaving && gone.kind == NODE_LINK_CONTROL)
 			fx_exit(fx, OK, "left (the coordinator is gone)");
 	} else if (n->plan.next.present && node_id_is(node_peer_id(n->plan.next.public_key), gone.peer)) {
@@ -413,9 +416,10 @@ static void on_message(struct node *n, const struct node_event *ev, struct node_
 
 // ---- time
 
-static bool is_idle(const struct node *n)
+// A link is made anew only when nothing can be on its way: frames on two links at once would overtake each other.
+static bool is_quiet(const struct node *n)
 {
-	return n->forward_id == 0 && n->queue.n == 0 && n->out.n == 0;
+	return n->forward_id == 0 && n->queue.n == 0 && n->out.n == 0 && n->now_ns - n->last_step_ns >= QUIET_NS;
 }
 
 static void check_link(struct node *n, struct node_link *l, struct node_effects *fx)
@@ -433,7 +437,7 @@ static void check_link(struct node *n, struct node_link *l, struct node_effects 
 		return;
 	}
 	bool is_old = n->now_ns - l->up_ns >= n->config.link_age_ns || l->epoch.v < n->member_epoch.v;
-	if (!l->refreshing && is_old && is_idle(n)) {
+	if (!l->refreshing && is_old && is_quiet(n)) {
 		l->refreshing = true;
 		struct node_effect *f = node_fx(fx, NODE_FX_REFRESH);
 		f->u.connect.peer = l->peer;

@@ -67,6 +67,7 @@ struct node {
 	int32_t n_held;      // steps received and not credited back
 
 	uint32_t next_id;
+	int64_t last_step_ns; // when one came in
 	uint64_t n_steps, n_tokens;
 };
 

@@ -171,6 +171,7 @@ static void on_step(struct node *n, struct node_link *l, const uint8_t *data, si
 		return;
 	}
 	n->n_held++;
+	n->last_step_ns = n->now_ns;
 	struct node_slot *slot = &n->slots[s.slot];
 	if (s.flags & STEP_FIRST) {
 		if (slot->session.v != 0)

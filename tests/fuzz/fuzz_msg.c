@@ -1,0 +1,42 @@
+// Any bytes as a control message: what is decoded is within its limits, encodes, and decodes to the same struct again.
+#include "base/assert.h"
+#include "proto/msg.h"
+
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_addresses(const struct address_list *l)
+{
+	ASSERT(l->n <= ADDRS_MAX);
+	for (uint32_t i = 0; i < l->n; i++)
+		ASSERT(text_is_plain(l->at[i], strlen(l->at[i])));
+}
+
+static void check_plan(const struct msg_plan *p)
+{
+	ASSERT(p->n_stages >= 1 && p->n_stages <= STAGES_MAX);
+	ASSERT(p->stage >= 0 && p->stage < p->n_stages);
+	ASSERT(p->layer_begin >= 0 && p->layer_begin < p->layer_end && p->layer_end <= LAYERS_MAX);
+	ASSERT(p->n_slots >= 1 && p->n_slots <= SESSIONS_MAX);
+	ASSERT(p->hop_credits >= 1 && p->hop_credits <= HOP_CREDITS_MAX);
+	ASSERT(p->chunk_max >= 1 && p->chunk_max <= CHUNK_TOKENS_MAX);
+	check_addresses(&p->prev.addresses);
+	check_addresses(&p->next.addresses);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct msg m, again;
+	uint8_t frame[MSG_ENCODED_MAX];
+	if (msg_decode(data, size, &m, NULL) != OK)
+		return 0;
+	if (m.type == MSG_PLAN)
+		check_plan(&m.u.plan);
+	if (m.type == MSG_HELLO)
+		check_addresses(&m.u.hello.addresses);
+	size_t len = msg_encode(&m, frame);
+	ASSERT(msg_decode(frame, len, &again, NULL) == OK);
+	ASSERT(memcmp(&m, &again, sizeof m) == 0);
+	return 0;
+}

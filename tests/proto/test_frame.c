@@ -1,0 +1,155 @@
+#include "proto/frame.h"
+
+#include "base/limits.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define PAYLOAD 64
+
+static struct step a_step(void)
+{
+	return (struct step){.wire = WIRE_F16, .reply = REPLY_LAST, .flags = STEP_FIRST, .src_stage = STAGE_HEAD, .dst_stage = 0, .epoch = {7},
+		.session = {9}, .seq = 0, .slot = 3, .pos = 0, .n_tokens = 2, .payload_len = PAYLOAD};
+}
+
+static void encode(const struct step *s, uint8_t out[FRAME_STEP_BYTES + PAYLOAD])
+{
+	step_encode(s, out);
+	memset(out + FRAME_STEP_BYTES, 0xab, PAYLOAD);
+}
+
+static void a_step_comes_back_as_it_went(void **state)
+{
+	(void)state;
+	uint8_t frame[FRAME_STEP_BYTES + PAYLOAD];
+	struct step s = a_step(), got;
+	encode(&s, frame);
+	assert_int_equal(step_decode(frame, sizeof frame, &got), OK);
+	assert_int_equal(got.wire, s.wire);
+	assert_int_equal(got.reply, s.reply);
+	assert_int_equal(got.flags, s.flags);
+	assert_int_equal(got.src_stage, s.src_stage);
+	assert_int_equal(got.dst_stage, s.dst_stage);
+	assert_int_equal(got.epoch.v, 7);
+	assert_int_equal(got.session.v, 9);
+	assert_int_equal(got.slot, 3);
+	assert_int_equal(got.n_tokens, 2);
+	assert_int_equal(got.payload_len, PAYLOAD);
+}
+
+static void decode_refuses_every_length_but_its_own(void **state)
+{
+	(void)state;
+	uint8_t frame[FRAME_STEP_BYTES + PAYLOAD + 1] = {0};
+	struct step s = a_step(), got;
+	encode(&s, frame);
+	for (size_t len = 0; len <= sizeof frame; len++)
+		assert_int_equal(step_decode(frame, len, &got), len == FRAME_STEP_BYTES + PAYLOAD ? OK : ERR_FORMAT);
+}
+
+// refused expects a refusal of a step that is well-formed but for a value.
+static void refused(const struct step *s)
+{
+	uint8_t frame[FRAME_STEP_BYTES + PAYLOAD];
+	struct step got;
+	encode(s, frame);
+	assert_int_equal(step_decode(frame, sizeof frame, &got), ERR_FORMAT);
+}
+
+static void decode_refuses_values_outside_their_range(void **state)
+{
+	(void)state;
+	struct step s = a_step();
+	s.session.v = 0;
+	refused(&s);
+	s = a_step();
+	s.n_tokens = 0;
+	refused(&s);
+	s.n_tokens = CHUNK_TOKENS_MAX + 1;
+	refused(&s);
+	s = a_step();
+	s.pos = INT32_MAX - 1; // pos + n_tokens would wrap an int32_t
+	refused(&s);
+	s = a_step();
+	s.dst_stage = STAGES_MAX;
+	refused(&s);
+	s = a_step();
+	s.dst_stage = s.src_stage;
+	refused(&s);
+	s = a_step();
+	s.flags = 2;
+	refused(&s);
+	s = a_step();
+	s.payload_len = UINT32_MAX;
+	refused(&s);
+	s = a_step();
+	s.slot = UINT32_MAX;
+	refused(&s);
+	s = a_step();
+	s.n_tokens = CHUNK_TOKENS_MAX; // the last one that is allowed
+	uint8_t frame[FRAME_STEP_BYTES + PAYLOAD];
+	struct step got;
+	encode(&s, frame);
+	assert_int_equal(step_decode(frame, sizeof frame, &got), OK);
+}
+
+static void reserved_bytes_and_unknown_types_are_refused(void **state)
+{
+	(void)state;
+	uint8_t frame[FRAME_STEP_BYTES + PAYLOAD];
+	struct step s = a_step(), got;
+	static const size_t at[] = {0, 1, 2, 44, 47};
+	for (size_t i = 0; i < ARRAY_LEN(at); i++) {
+		encode(&s, frame);
+		frame[at[i]] = 0x7f;
+		assert_int_equal(step_decode(frame, sizeof frame, &got), ERR_FORMAT);
+	}
+}
+
+static void a_credit_comes_back_and_nothing_else_is_one(void **state)
+{
+	(void)state;
+	uint8_t frame[FRAME_CREDIT_BYTES + 1] = {0};
+	struct credit c = {.n = 3, .src_stage = 2, .dst_stage = 1, .epoch = {5}}, got;
+	credit_encode(&c, frame);
+	assert_int_equal(credit_decode(frame, FRAME_CREDIT_BYTES, &got), OK);
+	assert_int_equal(got.n, 3);
+	assert_int_equal(got.epoch.v, 5);
+	assert_int_equal(credit_decode(frame, FRAME_CREDIT_BYTES - 1, &got), ERR_FORMAT);
+	assert_int_equal(credit_decode(frame, FRAME_CREDIT_BYTES + 1, &got), ERR_FORMAT);
+	c.n = 0;
+	credit_encode(&c, frame);
+	assert_int_equal(credit_decode(frame, FRAME_CREDIT_BYTES, &got), ERR_FORMAT);
+}
+
+static void pings_carry_their_cookie(void **state)
+{
+	(void)state;
+	uint8_t frame[FRAME_PING_BYTES];
+	uint64_t cookie = 0;
+	ping_encode(FRAME_PING, 0x0102030405060708, frame);
+	assert_int_equal(ping_decode(frame, sizeof frame, &cookie), OK);
+	assert_true(cookie == 0x0102030405060708);
+	assert_int_equal(ping_decode(frame, sizeof frame - 1, &cookie), ERR_FORMAT);
+	frame[0] = FRAME_STEP;
+	assert_int_equal(ping_decode(frame, sizeof frame, &cookie), ERR_FORMAT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_step_comes_back_as_it_went),
+		cmocka_unit_test(decode_refuses_every_length_but_its_own),
+		cmocka_unit_test(decode_refuses_values_outside_their_range),
+		cmocka_unit_test(reserved_bytes_and_unknown_types_are_refused),
+		cmocka_unit_test(a_credit_comes_back_and_nothing_else_is_one),
+		cmocka_unit_test(pings_carry_their_cookie),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,235 @@
+#include "proto/msg.h"
+
+#include "proto/frame.h"
+#include "tests/support/msg_samples.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static size_t sample(enum msg_type type, struct msg *m, uint8_t frame[MSG_ENCODED_MAX])
+{
+	msg_sample(type, m);
+	return msg_encode(m, frame);
+}
+
+static void every_message_comes_back_as_it_went(void **state)
+{
+	(void)state;
+	for (int t = MSG_HELLO; t <= MSG_JOIN_ACK; t++) {
+		struct msg m, got;
+		struct errmsg em;
+		uint8_t frame[MSG_ENCODED_MAX];
+		size_t len = sample((enum msg_type)t, &m, frame);
+		assert_int_equal(msg_decode(frame, len, &got, &em), OK);
+		assert_memory_equal(&m, &got, sizeof m);
+		assert_string_not_equal(msg_name((enum msg_type)t), "unknown");
+	}
+}
+
+static void a_cut_message_is_refused_or_shorter_never_read_past_its_end(void **state)
+{
+	(void)state;
+	for (int t = MSG_HELLO; t <= MSG_JOIN_ACK; t++) {
+		struct msg m, got;
+		uint8_t frame[MSG_ENCODED_MAX];
+		size_t len = sample((enum msg_type)t, &m, frame);
+		for (size_t cut = 0; cut < len; cut++) {
+			uint8_t *exact = malloc(cut ? cut : 1); // so that a sanitizer sees one byte too many
+			memcpy(exact, frame, cut);
+			(void)!msg_decode(exact, cut, &got, NULL);
+			free(exact);
+		}
+	}
+}
+
+static void every_flipped_bit_is_survived_and_what_decodes_is_valid(void **state)
+{
+	(void)state;
+	for (int t = MSG_HELLO; t <= MSG_JOIN_ACK; t++) {
+		struct msg m, got;
+		uint8_t frame[MSG_ENCODED_MAX], again[MSG_ENCODED_MAX];
+		size_t len = sample((enum msg_type)t, &m, frame);
+		for (size_t bit = 0; bit < 8 * len; bit++) {
+			frame[bit / 8] ^= (uint8_t)(1 << bit % 8);
+			if (msg_decode(frame, len, &got, NULL) == OK)
+				assert_true(msg_encode(&got, again) <= MSG_ENCODED_MAX);
+			frame[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		}
+	}
+}
+
+// refused encodes what no honest peer sends, and expects the decoder to name the field.
+static void refused(const struct msg *m, const char *field)
+{
+	uint8_t frame[MSG_ENCODED_MAX];
+	struct msg got;
+	struct errmsg em;
+	size_t len = msg_encode(m, frame);
+	assert_int_equal(msg_decode(frame, len, &got, &em), ERR_FORMAT);
+	assert_non_null(strstr(em.text, field));
+}
+
+static void values_outside_their_range_are_refused_by_name(void **state)
+{
+	(void)state;
+	struct msg m;
+	msg_sample(MSG_PLAN, &m);
+	m.u.plan.epoch.v = 0;
+	refused(&m, "plan_epoch");
+	msg_sample(MSG_PLAN, &m);
+	m.u.plan.stage = m.u.plan.n_stages;
+	refused(&m, "stage");
+	msg_sample(MSG_PLAN, &m);
+	m.u.plan.layer_begin = m.u.plan.layer_end;
+	refused(&m, "layer_begin");
+	msg_sample(MSG_PLAN, &m);
+	m.u.plan.hop_credits = HOP_CREDITS_MAX + 1;
+	refused(&m, "hop_credits");
+	msg_sample(MSG_PLAN, &m);
+	m.u.plan.chunk_max = CHUNK_TOKENS_MAX + 1;
+	refused(&m, "chunk_max");
+	msg_sample(MSG_PLAN, &m);
+	m.u.plan.n_slots = SESSIONS_MAX + 1;
+	refused(&m, "n_slots");
+	msg_sample(MSG_PLAN, &m);
+	m.u.plan.wire = (enum wire_type)N_WIRE_TYPES;
+	refused(&m, "wire");
+	msg_sample(MSG_HELLO, &m);
+	m.u.hello.n_threads = 0;
+	refused(&m, "n_threads");
+	msg_sample(MSG_HELLO, &m);
+	m.u.hello.name[0] = '\0';
+	refused(&m, "name");
+	msg_sample(MSG_STEP_FAILED, &m);
+	m.u.step_failed.code = (enum step_failure)3;
+	refused(&m, "code");
+}
+
+static void text_with_control_characters_or_bad_utf8_is_refused(void **state)
+{
+	(void)state;
+	static const char *const bad[] = {"a\x1b[2J", "a\x7f", "\xff", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "\xc2\x85"};
+	struct msg m;
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		msg_sample(MSG_REFUSED, &m);
+		strcpy(m.u.refused.reason, bad[i]);
+		refused(&m, "reason");
+		msg_sample(MSG_HELLO, &m);
+		strcpy(m.u.hello.name, bad[i]);
+		refused(&m, "name");
+	}
+}
+
+static void addresses_are_host_and_port_and_nothing_else(void **state)
+{
+	(void)state;
+	static const char *const bad[] = {"", "a", ":7433", "a:", "a:0", "a:65536", "a:999999", "a:1x", "a b:1", "tcp://a:1", "a/b:1", "$(x):1"};
+	struct msg m;
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		msg_sample(MSG_HELLO, &m);
+		strcpy(m.u.hello.addresses.at[1], bad[i]);
+		refused(&m, "addresses");
+	}
+}
+
+// A protobuf length-delimited field.
+static size_t put_field(uint8_t *out, uint32_t number, const uint8_t *data, size_t len)
+{
+	size_t n = 0;
+	out[n++] = (uint8_t)(number << 3 | 2);
+	for (size_t v = len; ; v >>= 7) {
+		out[n++] = (uint8_t)(v >= 0x80 ? (v & 0x7f) | 0x80 : v);
+		if (v < 0x80)
+			break;
+	}
+	memcpy(out + n, data, len);
+	return n + len;
+}
+
+static void sixty_four_kilobytes_of_tiny_fields_cost_bounded_memory(void **state)
+{
+	(void)state;
+	uint8_t *hello = calloc(1, CONTROL_RECORD_MAX), *frame = calloc(1, CONTROL_RECORD_MAX + 16);
+	size_t n = 0;
+	while (n + 4 < CONTROL_RECORD_MAX - 16)
+		n += put_field(hello + n, 6, (const uint8_t *)"", 0); // 32,000 empty addresses
+	frame[0] = FRAME_CONTROL;
+	size_t len = 1 + put_field(frame + 1, 1, hello, n);
+	struct msg got;
+	struct errmsg em;
+	assert_true(len <= CONTROL_RECORD_MAX);
+	assert_int_equal(msg_decode(frame, len, &got, &em), ERR_FORMAT);
+	assert_int_equal(msg_decode(frame, CONTROL_RECORD_MAX + 1, &got, &em), ERR_FORMAT);
+	free(hello);
+	free(frame);
+}
+
+static void a_string_with_a_nul_is_cut_there_or_refused(void **state)
+{
+	(void)state;
+	uint8_t refusal[16], frame[32];
+	size_t n = put_field(refusal, 1, (const uint8_t *)"a\0b", 3);
+	frame[0] = FRAME_CONTROL;
+	size_t len = 1 + put_field(frame + 1, 3, refusal, n);
+	struct msg got;
+	if (msg_decode(frame, len, &got, NULL) == OK)
+		assert_string_equal(got.u.refused.reason, "a");
+}
+
+static void keys_of_another_length_are_refused(void **state)
+{
+	(void)state;
+	for (size_t key_len = 0; key_len <= 64; key_len++) {
+		uint8_t key[64] = {0}, revoked[80], frame[128];
+		size_t n = put_field(revoked, 2, key, key_len);
+		frame[0] = FRAME_CONTROL;
+		size_t len = 1 + put_field(frame + 1, 9, revoked, n);
+		struct msg got;
+		assert_int_equal(msg_decode(frame, len, &got, NULL), key_len == NODE_ID_BYTES ? OK : ERR_FORMAT);
+	}
+}
+
+static void an_empty_or_unknown_body_is_refused(void **state)
+{
+	(void)state;
+	const uint8_t empty[] = {FRAME_CONTROL}, unknown[] = {FRAME_CONTROL, 15 << 3 | 2, 0}, other[] = {FRAME_STEP};
+	struct msg got;
+	assert_int_equal(msg_decode(empty, sizeof empty, &got, NULL), ERR_FORMAT);
+	assert_int_equal(msg_decode(unknown, sizeof unknown, &got, NULL), ERR_FORMAT);
+	assert_int_equal(msg_decode(other, sizeof other, &got, NULL), ERR_FORMAT);
+	assert_int_equal(msg_decode(empty, 0, &got, NULL), ERR_FORMAT);
+}
+
+static void text_copy_cuts_before_a_character_that_does_not_fit(void **state)
+{
+	(void)state;
+	char out[4];
+	text_copy(out, sizeof out, "ab\xc3\xbc");
+	assert_string_equal(out, "ab");
+	text_copy(out, sizeof out, "abc");
+	assert_string_equal(out, "abc");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_message_comes_back_as_it_went),
+		cmocka_unit_test(a_cut_message_is_refused_or_shorter_never_read_past_its_end),
+		cmocka_unit_test(every_flipped_bit_is_survived_and_what_decodes_is_valid),
+		cmocka_unit_test(values_outside_their_range_are_refused_by_name),
+		cmocka_unit_test(text_with_control_characters_or_bad_utf8_is_refused),
+		cmocka_unit_test(addresses_are_host_and_port_and_nothing_else),
+		cmocka_unit_test(sixty_four_kilobytes_of_tiny_fields_cost_bounded_memory),
+		cmocka_unit_test(a_string_with_a_nul_is_cut_there_or_refused),
+		cmocka_unit_test(keys_of_another_length_are_refused),
+		cmocka_unit_test(an_empty_or_unknown_body_is_refused),
+		cmocka_unit_test(text_copy_cuts_before_a_character_that_does_not_fit),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

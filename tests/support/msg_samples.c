@@ -1,0 +1,86 @@
+#include "tests/support/msg_samples.h"
+
+#include <string.h>
+
+static void fill(uint8_t *p, size_t len, uint8_t from)
+{
+	for (size_t i = 0; i < len; i++)
+		p[i] = (uint8_t)(from + i);
+}
+
+static void fill_addresses(struct address_list *l)
+{
+	l->n = 2;
+	text_copy(l->at[0], ADDR_CAP, "192.0.2.7:7434");
+	text_copy(l->at[1], ADDR_CAP, "[2001:db8::1]:7434");
+}
+
+static void fill_peer(struct msg_peer *p, uint8_t from)
+{
+	p->present = true;
+	fill(p->public_key, KEY_BYTES, from);
+	fill(p->psk, KEY_BYTES, (uint8_t)(from + 1));
+	fill_addresses(&p->addresses);
+	text_copy(p->name, NAME_CAP, "k\xc3\xbc" "che");
+}
+
+void msg_sample(enum msg_type type, struct msg *m)
+{
+	memset(m, 0, sizeof *m);
+	m->type = type;
+	switch (type) {
+	case MSG_HELLO:
+		text_copy(m->u.hello.name, NAME_CAP, "attic-pi");
+		fill(m->u.hello.model_hash, HASH_BYTES, 3);
+		m->u.hello.n_threads = 4;
+		text_copy(m->u.hello.simd, SIMD_NAME_CAP, "avx2");
+		m->u.hello.port = 7434;
+		fill_addresses(&m->u.hello.addresses);
+		m->u.hello.epoch.v = 11;
+		break;
+	case MSG_WELCOME:
+		text_copy(m->u.welcome.name, NAME_CAP, "attic-pi");
+		m->u.welcome.member_epoch.v = 5;
+		break;
+	case MSG_REFUSED: text_copy(m->u.refused.reason, REASON_CAP, "another model file"); break;
+	case MSG_PLAN:
+		m->u.plan = (struct msg_plan){.epoch = {12}, .n_stages = 3, .stage = 1, .layer_begin = 10, .layer_end = 20, .wire = WIRE_Q8, .n_slots = 8,
+			.ctx_len = 4096, .chunk_max = 512, .hop_credits = 16};
+		fill_peer(&m->u.plan.prev, 7);
+		fill_peer(&m->u.plan.next, 9);
+		break;
+	case MSG_LOADED:
+		m->u.loaded.epoch.v = 12;
+		text_copy(m->u.loaded.error, REASON_CAP, "no memory");
+		break;
+	case MSG_CANCEL:
+		m->u.cancel.epoch.v = 12;
+		m->u.cancel.session.v = 99;
+		break;
+	case MSG_STEP_FAILED:
+		m->u.step_failed.epoch.v = 12;
+		m->u.step_failed.session.v = 99;
+		m->u.step_failed.code = STEP_NON_FINITE;
+		text_copy(m->u.step_failed.error, REASON_CAP, "layer 3: not finite");
+		break;
+	case MSG_PEER_LINK:
+		m->u.peer_link.epoch.v = 12;
+		m->u.peer_link.direct = true;
+		m->u.peer_link.broken = true;
+		break;
+	case MSG_REVOKED:
+		m->u.revoked.member_epoch.v = 6;
+		fill(m->u.revoked.node.b, NODE_ID_BYTES, 21);
+		break;
+	case MSG_JOIN_GRANT:
+		fill(m->u.join_grant.cluster_id, CLUSTER_ID_BYTES, 31);
+		fill(m->u.join_grant.psk, KEY_BYTES, 41);
+		text_copy(m->u.join_grant.name, NAME_CAP, "node-0a0b0c0d");
+		m->u.join_grant.member_epoch.v = 5;
+		fill_addresses(&m->u.join_grant.addresses);
+		break;
+	case MSG_LEAVING:
+	case MSG_BYE:
+	case MSG_JOIN_ACK: break;
+	}
+}
