@@ -305,7 +305,7 @@ static void stream_text(struct http_call *c, const char *text, size_t len)
 static void on_text(void *ctx, int32_t token, const char *text, size_t len)
 {
 	struct http_call *c = ctx;
-	if (c->is_over)
+	if (c->is_over || (token < 0 && len == 0)) // an answer that was refused has an empty rest: no reason to begin a stream
 		return;
 	bool ok = keep_id(c, token);
 	if (ok && c->stream)

@@ -22,7 +22,7 @@
 #define HTTP_CONNECTIONS_BUSY 448               // above, requests are refused with words: the rest is room to say so
 #define HTTP_BODIES_MAX (32 * 1024 * 1024)      // bytes of all bodies that are arriving
 #define HTTP_DRAIN_MAX (16 * 1024 * 1024)       // bytes of a refused body that are read, so that the client gets to see why
-#define HTTP_STREAM_BACKLOG_MAX (128 * 1024)    // bytes of a stream that wait for its reader: some 600 tokens
+#define HTTP_STREAM_BACKLOG_MAX (1024 * 1024)    // bytes of a stream that wait for its reader: some 4,500 tokens
 #define HTTP_IDLE_S 60                          // a connection on which nothing moves is closed
 #define HTTP_ARRIVE_NS INT64_C(60000000000)     // from a request's head to its last byte
 
