@@ -3,7 +3,7 @@
 # Usage: sh tools/demo.sh [QUESTION]. Everything it starts and writes is in build/demo/, and stopped when it ends.
 set -eu
 cd "$(dirname "$0")/.."
-question=${1:-What is the capital of France?}
+question=${1:-What is the capital of France, and what is it known for?}
 hearth=build/bin/hearth
 model=build/models/SmolLM2-135M-Instruct.Q4_1.gguf
 dir=build/demo

@@ -253,7 +253,7 @@ class Runner:
         prefix = ["setarch", platform.machine(), "-R"]
         if shutil.which("setarch") is None or run([*prefix, "true"], 10).code != 0:
             prefix = []
-        env = {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1:suppressions=%s" % (ROOT / "tools/tsan.supp")}
+        env = {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}
         self.run_units("TSan", "thread", lambda p: THREAD_HEADERS.search((ROOT / p).read_text()), ["SAN=thread"], prefix, env, 600)
 
     def suite_fuzz(self):
