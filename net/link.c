@@ -48,6 +48,7 @@ void link_reset(struct link *link)
 		*link->gone = true;
 	loop_timer_clear(link->loop, &link->deadline);
 	loop_task_cancel(link->loop, &link->end_task);
+	loop_resident_remove(&link->resident);
 	stream_close(&link->stream);
 	free(link->rx);
 	sodium_memzero(link, sizeof *link); // LINK_IDLE; handshake secrets and both streams' keys with it
@@ -95,6 +96,13 @@ static void tell_end(void *ctx)
 	// An accepted link that ends between M3 and on_up was never shown to the host, except by on_join.
 	if (link->is_dialled || link->was_up || link->info.mode == LNK1_JOIN)
 		link->callbacks.on_down(link->callbacks.ctx, link, &link->down);
+	link_reset(link);
+	free(link);
+}
+
+static void end_with_loop(void *ctx)
+{
+	struct link *link = ctx;
 	link_reset(link);
 	free(link);
 }
@@ -313,6 +321,7 @@ static void judge(struct link *link)
 	const struct link_owner *owner = link->owner;
 	fill_info_judged(link);
 	link->owner = NULL;
+	loop_resident_add(link->loop, &link->resident, end_with_loop, link);
 	link->state = LINK_JUDGED;
 	bool is_join = link->info.mode == LNK1_JOIN;
 	owner->on_authenticated(owner->ctx, link); // a join: the host may accept, refuse or abort it in there
@@ -476,6 +485,7 @@ enum err link_dial(struct loop *loop, const char *addr, const struct lnk1_client
 		free(link);
 		return e;
 	}
+	loop_resident_add(loop, &link->resident, end_with_loop, link);
 	*out = link;
 	return OK;
 }

@@ -2,6 +2,7 @@
 //
 // A link the host sees ends in one of two ways: on_down says it ended (once; afterwards the pointer is dead), or the host
 // called link_abort (no on_down; the pointer is dead at once). Both may happen inside any callback of the link.
+// A link that is still there when the loop is closed ends with it, without on_down.
 // Large buffers are allocated only after the peer has authenticated. A record that does not open closes the link without a
 // reply. An end of stream without the peer's TAG_FINAL is a failure (LINK_DOWN_LOST), never an orderly end.
 // Renewing a link (every hour, or when member_epoch grows) is the host's decision: a second link comes up before the first is

@@ -46,6 +46,7 @@ struct link {
 	bool is_in_down;
 	bool *gone; // where a call under way learns that the host aborted the link inside it
 	struct stream stream;
+	struct loop_resident resident;    // once it stands alone
 	struct loop_timer deadline;       // of the handshake, then of closing
 	struct loop_task end_task;        // on_down of an end that was decided inside a call of the host
 	struct lnk1_client_params params; // client, until connected

@@ -200,12 +200,32 @@ enum err loop_post(struct loop *l, loop_fn fn, void *ctx)
 	return OK;
 }
 
+// ---- Residents ----
+
+void loop_resident_add(struct loop *l, struct loop_resident *r, loop_fn end, void *ctx)
+{
+	ASSERT(r->next == NULL);
+	*r = (struct loop_resident){.end = end, .ctx = ctx, .prev = l->residents.prev, .next = &l->residents};
+	r->prev->next = r;
+	r->next->prev = r;
+}
+
+void loop_resident_remove(struct loop_resident *r)
+{
+	if (r->next == NULL)
+		return;
+	r->prev->next = r->next;
+	r->next->prev = r->prev;
+	r->prev = r->next = NULL;
+}
+
 // ---- The loop ----
 
 enum err loop_open(struct loop *l, struct errmsg *em)
 {
 	*l = (struct loop){.signal_fd = -1};
 	l->queue.prev = l->queue.next = &l->queue;
+	l->residents.prev = l->residents.next = &l->residents;
 	for (int i = 0; i < LOOP_POSTS_MAX; i++)
 		l->posts[i].next_free = i + 1 < LOOP_POSTS_MAX ? &l->posts[i + 1] : NULL;
 	l->free_posts = &l->posts[0];
@@ -225,6 +245,8 @@ void loop_close(struct loop *l)
 {
 	if (l->queue.next == NULL) // never opened, or closed
 		return;
+	while (l->residents.next != &l->residents)
+		l->residents.next->end(l->residents.next->ctx);
 	if (l->signal_fd >= 0) {
 		close(l->signal_fd);
 		pthread_sigmask(SIG_SETMASK, &l->old_mask, NULL);

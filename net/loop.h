@@ -42,6 +42,13 @@ struct loop_timer {
 	bool is_set;
 };
 
+// Something that stands alone on the loop, with threads or timers behind it: whatever is still there ends with the loop.
+struct loop_resident {
+	loop_fn end;
+	void *ctx;
+	struct loop_resident *prev, *next; // NULL: not added
+};
+
 #define LOOP_POSTS_MAX 256 // of loop_post under way at once: a request from another thread each; more means the loop stands still
 
 struct loop_post {
@@ -74,7 +81,8 @@ struct loop {
 	sigset_t old_mask;
 	void (*on_signal)(void *ctx, int signo);
 	void *signal_ctx;
-	struct loop_timer *timers; // root: the next deadline
+	struct loop_timer *timers;      // root: the next deadline
+	struct loop_resident residents; // sentinel of a ring
 	uint64_t n_timers_set;
 	int64_t now_ns;  // of this iteration
 	int64_t late_ns; // of this iteration
@@ -82,7 +90,7 @@ struct loop {
 };
 
 MUST_USE enum err loop_open(struct loop *l, struct errmsg *em);
-// loop_close frees what loop_open took. Queued tasks are dropped without being run, set timers forgotten. Safe on zeroed memory.
+// loop_close ends the residents, then frees what loop_open took. Queued tasks are dropped without being run, set timers forgotten. Safe on zeroed memory.
 void loop_close(struct loop *l);
 
 // loop_signals makes SIGINT and SIGTERM tasks of this loop. It blocks them in the calling thread, so it must come before any
@@ -115,6 +123,11 @@ bool loop_task_cancel(struct loop *l, struct loop_task *t);
 
 // loop_post runs fn(ctx) on the loop's thread: any thread. ERR_LIMIT: LOOP_POSTS_MAX are waiting; nothing was queued.
 MUST_USE enum err loop_post(struct loop *l, loop_fn fn, void *ctx);
+
+// loop_resident_add: loop_close calls end(ctx), which must remove it, unless loop_resident_remove came before.
+void loop_resident_add(struct loop *l, struct loop_resident *r, loop_fn end, void *ctx);
+// loop_resident_remove: fine on one that was not added.
+void loop_resident_remove(struct loop_resident *r);
 
 void loop_timer_init(struct loop_timer *t, loop_fn fn, void *ctx);
 // loop_timer_set arms `t` for an absolute time of loop_clock_ns, in place of the one it had. One shot: fn may set it again.

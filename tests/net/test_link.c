@@ -299,6 +299,26 @@ static void a_host_may_abort_or_close_inside_any_callback(void **state)
 	}
 }
 
+static void links_that_are_left_over_end_with_the_loop(void **state)
+{
+	struct world *w = *state;
+	world_up(w);
+	static uint8_t frame[100000];
+	for (int i = 0; i < 5; i++) {
+		assert_int_equal(link_send(w->client.up, frame, sizeof frame), OK);
+		assert_int_equal(link_send(w->server.up, frame, sizeof frame), OK);
+	}
+	link_close(w->client.up);        // orderly, and nobody waits for it
+	world_dial(w, NULL);             // in the middle of connecting
+	link_close(world_dial(w, NULL)); // on_down is still to come
+	w->client.up = w->server.up = NULL;
+	memset(w->server.live, 0, sizeof w->server.live);
+	link_listener_close(w->listener);
+	w->listener = NULL;
+	loop_close(&w->loop); // here; ASan and LeakSanitizer watch
+	assert_int_equal(w->client.n_down + w->server.n_down, 0);
+}
+
 // ---- Handshakes that fail ----
 
 static void a_wrong_psk_is_closed_without_a_word(void **state)
@@ -701,6 +721,7 @@ int main(void)
 		WITH(setup, a_close_that_the_other_side_ignores_ends_in_time),
 		WITH(setup, a_new_link_is_up_before_the_old_is_closed_and_no_frame_is_lost),
 		WITH(setup, a_host_may_abort_or_close_inside_any_callback),
+		WITH(setup, links_that_are_left_over_end_with_the_loop),
 		WITH(setup, a_wrong_psk_is_closed_without_a_word),
 		WITH(setup, another_server_key_fails_at_the_client_or_the_server),
 		WITH(setup, another_protocol_version_is_said_plainly),
