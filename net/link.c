@@ -503,6 +503,7 @@ enum err link_serve(struct link *link, struct loop *loop, nng_stream *conn, cons
 		link_reset(link);
 		return e;
 	}
+	link->info.addr = link->stream.peer; // outlives the stream, for the listener's log
 	link->stats.heard_ns = loop_now_ns(loop);
 	loop_timer_set(loop, &link->deadline, link->stats.heard_ns + limits->handshake_ns);
 	return OK;

@@ -102,7 +102,7 @@ static void evict(struct link_listener *l, struct slot *s)
 {
 	ASSERT(s != NULL);
 	l->stats.n_evicted++;
-	log_failure(l, &s->link->stream.peer, "closed to make room for another");
+	log_failure(l, &s->link->info.addr, "closed to make room for another");
 	free_slot(s);
 }
 
@@ -154,7 +154,7 @@ static void on_failed(void *ctx, struct link *link, const struct link_down *down
 	struct slot *s = ctx;
 	struct link_listener *l = s->listener;
 	l->stats.n_failed++;
-	log_failure(l, &link->stream.peer, down->text);
+	log_failure(l, &link->info.addr, down->text);
 	free_slot(s);
 	if (blames_invite && l->params.on_invite_failed != NULL)
 		l->params.on_invite_failed(l->params.ctx, token_id);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -322,6 +323,45 @@ static void a_handshake_that_completes_gives_its_token_back(void **state)
 	world_close(w);
 }
 
+static void strangers_cannot_flood_the_log(void **state)
+{
+	(void)state;
+	struct link_limits limits = link_limits_default;
+	limits.failed_burst = 1000;
+	struct world *w = open_with(limits);
+	int pipe_fds[2];
+	assert_int_equal(pipe2(pipe_fds, O_NONBLOCK), 0);
+	const struct log log = {.fd = pipe_fds[1], .level = LOG_DEBUG};
+	struct link_listener *second;
+	const struct link_listener_params params = {.addr = "127.0.0.1:0",
+		.cfg = &w->fix.cfg,
+		.limits = &w->limits,
+		.log = &log,
+		.callbacks = world_callbacks(&w->server)};
+	assert_int_equal(link_listener_open(&second, &w->loop, &params, NULL), OK);
+	static const uint8_t junk[LNK1_M1_LEN];
+	int64_t begin_ns = loop_clock_ns();
+	for (int i = 0; i < 100; i++) {
+		int fd = socket_connect(NULL, link_listener_port(second));
+		socket_send(fd, junk, sizeof junk);
+		assert_true(world_raw_closed(w, fd));
+		close(fd);
+	}
+	int64_t seconds = (loop_clock_ns() - begin_ns) / WORLD_S + 2;
+	static char text[65536];
+	ssize_t n = read(pipe_fds[0], text, sizeof text - 1);
+	assert_true(n > 0);
+	int n_lines = 0;
+	for (ssize_t i = 0; i < n; i++)
+		n_lines += text[i] == '\n';
+	assert_true(n_lines <= seconds * (limits.log_lines_per_s + 1)); // and one that counts the rest
+	assert_non_null(strstr(text, "handshake with 127.0.0.1:"));
+	link_listener_close(second);
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+	world_close(w);
+}
+
 // ---- Closing ----
 
 static bool has_join(void *ctx)
@@ -373,6 +413,7 @@ int main(void)
 		cmocka_unit_test(a_node_refuses_control_links_and_joins),
 		cmocka_unit_test(failures_beyond_the_burst_wait_in_order_and_none_is_refused),
 		cmocka_unit_test(a_handshake_that_completes_gives_its_token_back),
+		cmocka_unit_test(strangers_cannot_flood_the_log),
 		cmocka_unit_test(closing_the_listener_leaves_authenticated_links_and_ends_half_open_ones),
 		cmocka_unit_test(a_taken_port_is_said_to_be_taken),
 	};
