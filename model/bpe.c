@@ -119,7 +119,8 @@ enum err bpe_encode(const struct vocab *v, const char *piece, size_t len, struct
 	w.symbols = (struct symbol *)(void *)(w.heap + 3 * scratch->cap);
 	uint32_t n = (uint32_t)len;
 	for (uint32_t i = 0; i < n; i++)
-		w.symbols[i] = (struct symbol){v->byte_ids[(uint8_t)piece[i]], i > 0 ? i - 1 : NONE, i + 1 < n ? i + 1 : NONE, VOCAB_NO_RANK, -1};
+		w.symbols[i] = (struct symbol){
+			v->byte_ids[(uint8_t)piece[i]], i > 0 ? i - 1 : NONE, i + 1 < n ? i + 1 : NONE, VOCAB_NO_RANK, -1};
 	for (uint32_t i = 0; i < n; i++)
 		propose(&w, i);
 	while (w.n_heap > 0) {

@@ -18,7 +18,7 @@ struct bpe_scratch {
 	size_t cap; // bytes of piece it serves
 };
 
-struct id_sink { // where ids go
+struct id_sink {      // where ids go
 	int32_t *out; // (cap)
 	size_t cap;
 	size_t n;
@@ -26,8 +26,8 @@ struct id_sink { // where ids go
 
 // bpe_encode appends the ids of piece[0..len), len at most BPE_PIECE_MAX. A byte without a token gives none and keeps its neighbours
 // apart. ERR_LIMIT when the sink is full, ERR_NOMEM.
-MUST_USE enum err bpe_encode(const struct vocab *v, const char *piece, size_t len, struct bpe_scratch *scratch, struct id_sink *sink,
-	struct errmsg *em);
+MUST_USE enum err bpe_encode(const struct vocab *v, const char *piece, size_t len, struct bpe_scratch *scratch,
+	struct id_sink *sink, struct errmsg *em);
 void bpe_scratch_deinit(struct bpe_scratch *s); // safe on a zeroed one
 MUST_USE enum err id_sink_push(struct id_sink *sink, int32_t id, struct errmsg *em);
 

@@ -88,10 +88,12 @@ enum err chat_init(struct chat *c, const struct gguf *g, const struct tokenizer 
 	if (e != OK)
 		return e;
 	if (!find(s, 0, START) || !find(s, 0, END))
-		return errmsg_fail(em, ERR_UNSUPPORTED, "the chat template of this file is not ChatML (%s ... %s), the only kind there is yet", START, END);
+		return errmsg_fail(em, ERR_UNSUPPORTED,
+			"the chat template of this file is not ChatML (%s ... %s), the only kind there is yet", START, END);
 	for (size_t i = 0; i < ARRAY_LEN(changes); i++)
 		if (find(s, 0, changes[i]))
-			return errmsg_fail(em, ERR_UNSUPPORTED, "the chat template of this file changes messages (%s): only plain ChatML is there yet",
+			return errmsg_fail(em, ERR_UNSUPPORTED,
+				"the chat template of this file changes messages (%s): only plain ChatML is there yet",
 				changes[i]);
 	if ((e = find_marker(t, START, &c->start_id, em)) != OK || (e = find_marker(t, END, &c->end_id, em)) != OK)
 		return e;
@@ -119,7 +121,8 @@ static enum err put_id(struct chat_out *o, int32_t id)
 static enum err put_text(struct chat_out *o, const char *text, size_t len)
 {
 	size_t n;
-	enum err e = tokenizer_encode(o->chat->tokenizer, text, len, (struct tokenize_options){0}, o->ids + o->n, o->cap - o->n, &n, o->em);
+	enum err e = tokenizer_encode(
+		o->chat->tokenizer, text, len, (struct tokenize_options){0}, o->ids + o->n, o->cap - o->n, &n, o->em);
 	o->n += n;
 	return e;
 }
@@ -175,8 +178,8 @@ static enum err put_all(struct chat_out *o, const struct chat_message *messages,
 	return e == OK && answer ? put_head(o, "assistant", "", 0) : e;
 }
 
-enum err chat_encode(const struct chat *c, const struct chat_message *messages, size_t n_messages, bool answer, int32_t *out, size_t cap,
-	size_t *n, struct errmsg *em)
+enum err chat_encode(const struct chat *c, const struct chat_message *messages, size_t n_messages, bool answer, int32_t *out,
+	size_t cap, size_t *n, struct errmsg *em)
 {
 	struct chat_out o = {.chat = c, .ids = out, .cap = cap, .em = em};
 	enum err e = put_all(&o, messages, n_messages, answer);

@@ -37,7 +37,7 @@ struct chat {
 MUST_USE enum err chat_init(struct chat *c, const struct gguf *g, const struct tokenizer *t, struct errmsg *em);
 // chat_encode writes the conversation's ids, BOS first where the file says so, and with `answer` the start of an assistant's message.
 // ERR_UNSUPPORTED for another role, which it names; ERR_LIMIT as tokenizer_encode.
-MUST_USE enum err chat_encode(const struct chat *c, const struct chat_message *messages, size_t n_messages, bool answer, int32_t *out, size_t cap,
-	size_t *n, struct errmsg *em);
+MUST_USE enum err chat_encode(const struct chat *c, const struct chat_message *messages, size_t n_messages, bool answer,
+	int32_t *out, size_t cap, size_t *n, struct errmsg *em);
 
 #endif

@@ -17,9 +17,9 @@
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?" NO_WORD "+|" SPACES "+(?!" NOT_SPACE ")|" SPACES "+"
 // Llama 3 and Qwen 2: contractions in any case, any one character before a word, line ends kept with what is before them.
 #define CONTRACTIONS "'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]"
-#define MODERN(number)                                                                                                 \
-	CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" number "| ?" NO_WORD "+[\\r\\n]*|" SPACES "*[\\r\\n]+|" SPACES      \
-				 "+(?!" NOT_SPACE ")|" SPACES "+"
+#define MODERN(number) \
+	CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" number "| ?" NO_WORD "+[\\r\\n]*|" SPACES "*[\\r\\n]+|" SPACES \
+		     "+(?!" NOT_SPACE ")|" SPACES "+"
 
 struct known {
 	const char *name;
@@ -115,7 +115,8 @@ void pretokenizer_close(struct pretokenizer *p)
 	*p = (struct pretokenizer){0};
 }
 
-enum err pretokenize_start(struct pretokenize_iter *it, const struct pretokenizer *p, const char *text, size_t len, struct errmsg *em)
+enum err pretokenize_start(
+	struct pretokenize_iter *it, const struct pretokenizer *p, const char *text, size_t len, struct errmsg *em)
 {
 	void *kept = it->match_data;
 	*it = (struct pretokenize_iter){.p = p, .text = text, .match_data = kept, .em = em};

@@ -18,8 +18,8 @@ struct pretokenizer {
 	int n_steps;
 	void *codes[PRETOKENIZE_STEPS_MAX]; // compiled patterns, owned
 	void *match_ctx;                    // limits, owned
-	bool ignore_merges; // a piece that is a token as a whole is that token, whatever the merges say
-	bool adds_bos;      // when the file does not say
+	bool ignore_merges;                 // a piece that is a token as a whole is that token, whatever the merges say
+	bool adds_bos;                      // when the file does not say
 };
 
 // pretokenizer_open knows the names that tests compare with llama.cpp; ERR_UNSUPPORTED names any other and lists them.
@@ -42,7 +42,8 @@ struct pretokenize_iter {
 };
 
 // pretokenize_start begins a walk over text[0..len), which must be UTF-8. An iterator may be started again; pretokenize_end it once.
-MUST_USE enum err pretokenize_start(struct pretokenize_iter *it, const struct pretokenizer *p, const char *text, size_t len, struct errmsg *em);
+MUST_USE enum err pretokenize_start(
+	struct pretokenize_iter *it, const struct pretokenizer *p, const char *text, size_t len, struct errmsg *em);
 // pretokenize_next returns false at the end or when it failed (it->e). Pieces are never empty and follow each other without gaps.
 bool pretokenize_next(struct pretokenize_iter *it, const char **piece, size_t *len);
 void pretokenize_end(struct pretokenize_iter *it); // safe on a zeroed one

@@ -18,7 +18,8 @@ static int compare_texts(const char *a, size_t a_len, const char *b, size_t b_le
 static int by_text(const void *a, const void *b, void *tokens)
 {
 	const struct vocab_token *all = tokens;
-	const struct vocab_token *ta = &all[((const struct special_entry *)a)->id], *tb = &all[((const struct special_entry *)b)->id];
+	const struct vocab_token *ta = &all[((const struct special_entry *)a)->id],
+				 *tb = &all[((const struct special_entry *)b)->id];
 	return compare_texts(ta->text, ta->text_len, tb->text, tb->text_len);
 }
 

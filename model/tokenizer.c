@@ -18,10 +18,24 @@
 
 // Control tokens that end an answer in the models that have them, whether or not the file's eos names them.
 static const char *const stop_texts[] = {
-	"<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>",
-	"<end_of_utterance>", "</s>", "<eos>", "<EOT>", "[EOT]", "[EOS]",
+	"<|im_end|>",
+	"<|endoftext|>",
+	"<|eot_id|>",
+	"<|eom_id|>",
+	"<|end_of_text|>",
+	"<|end|>",
+	"<|return|>",
+	"<|call|>",
+	"<end_of_turn>",
+	"<end_of_utterance>",
+	"</s>",
+	"<eos>",
+	"<EOT>",
+	"[EOT]",
+	"[EOS]",
 };
-static const char *const stop_keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
+static const char *const stop_keys[] = {
+	"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
 
 #define STOPS_MAX (ARRAY_LEN(stop_texts) + ARRAY_LEN(stop_keys))
 
@@ -51,7 +65,8 @@ static enum err get_id(const struct gguf *g, const char *key, int32_t n_tokens, 
 	if (e != OK || v == UINT32_MAX)
 		return e;
 	if (v >= (uint64_t)n_tokens)
-		return errmsg_fail(em, ERR_FORMAT, "key %s is %" PRIu64 ", wanted a token id from 0 to %" PRId32, key, v, n_tokens - 1);
+		return errmsg_fail(
+			em, ERR_FORMAT, "key %s is %" PRIu64 ", wanted a token id from 0 to %" PRId32, key, v, n_tokens - 1);
 	*id = (int32_t)v;
 	return OK;
 }
@@ -164,7 +179,8 @@ int32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t len)
 
 bool tokenizer_is_control(const struct tokenizer *t, int32_t id)
 {
-	return id >= 0 && id < t->vocab.n_tokens && (t->vocab.tokens[id].type == TOKEN_CONTROL || t->vocab.tokens[id].type == TOKEN_UNKNOWN);
+	return id >= 0 && id < t->vocab.n_tokens &&
+		(t->vocab.tokens[id].type == TOKEN_CONTROL || t->vocab.tokens[id].type == TOKEN_UNKNOWN);
 }
 
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id)
@@ -291,8 +307,8 @@ static enum err encode_all(struct encoding *en, const char *text, size_t len, st
 	return e;
 }
 
-enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, struct tokenize_options o, int32_t *out, size_t cap,
-	size_t *n, struct errmsg *em)
+enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, struct tokenize_options o, int32_t *out,
+	size_t cap, size_t *n, struct errmsg *em)
 {
 	*n = 0;
 	if (len > TOKENIZE_TEXT_MAX)

@@ -41,8 +41,8 @@ struct tokenize_options {
 // apart from the text around them and become the tokens of their bytes, or U+FFFD where the vocabulary has no token for one. A
 // character of which the vocabulary lacks a byte loses it, as in llama.cpp: SmolLM2 lacks 21, of them six control characters.
 // Of special texts that overlap, the leftmost counts, then the longest. ERR_LIMIT when cap is too small, or len above TOKENIZE_TEXT_MAX.
-MUST_USE enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, struct tokenize_options o, int32_t *out,
-	size_t cap, size_t *n, struct errmsg *em);
+MUST_USE enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, struct tokenize_options o,
+	int32_t *out, size_t cap, size_t *n, struct errmsg *em);
 // tokenizer_piece returns the bytes of one token and their length; control tokens give their text only with `special`. An id out of range
 // gives none.
 const char *tokenizer_piece(const struct tokenizer *t, int32_t id, bool special, size_t *len);

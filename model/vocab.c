@@ -52,7 +52,8 @@ static int32_t find_joined(const struct vocab *v, struct gguf_str a, struct gguf
 		if (id < 0)
 			return -1;
 		const struct vocab_token *t = &v->tokens[id];
-		if (t->text_len == a.len + b.len && memcmp(t->text, a.data, a.len) == 0 && (b.len == 0 || memcmp(t->text + a.len, b.data, b.len) == 0))
+		if (t->text_len == a.len + b.len && memcmp(t->text, a.data, a.len) == 0 &&
+			(b.len == 0 || memcmp(t->text + a.len, b.data, b.len) == 0))
 			return id;
 	}
 	return -1;
@@ -90,7 +91,8 @@ static bool add_text(struct build *b, int32_t id)
 	uint64_t h = mix(hash_bytes(HASH_START, t->text, t->text_len));
 	for (uint32_t i = 0; i < PROBES_MAX; i++) {
 		int32_t *slot = &b->text_slots[(uint32_t)(h + i) & b->v->text_mask];
-		bool same = *slot >= 0 && b->tokens[*slot].text_len == t->text_len && memcmp(b->tokens[*slot].text, t->text, t->text_len) == 0;
+		bool same = *slot >= 0 && b->tokens[*slot].text_len == t->text_len &&
+			memcmp(b->tokens[*slot].text, t->text, t->text_len) == 0;
 		if (*slot < 0 || same) {
 			*slot = id;
 			return true;
@@ -132,8 +134,8 @@ static enum err count(struct build *b, struct errmsg *em)
 	if (e != OK)
 		return e;
 	if (it.left < 1 || it.left > VOCAB_MAX)
-		return errmsg_fail(em, it.left < 1 ? ERR_FORMAT : ERR_LIMIT, "key " TOKENS_KEY " has %" PRIu64 " tokens, wanted 1 to %d", it.left,
-			VOCAB_MAX);
+		return errmsg_fail(em, it.left < 1 ? ERR_FORMAT : ERR_LIMIT,
+			"key " TOKENS_KEY " has %" PRIu64 " tokens, wanted 1 to %d", it.left, VOCAB_MAX);
 	b->v->n_tokens = (int32_t)it.left;
 	while (gguf_strings_next(&it, &s))
 		if (!add_size(b->text_bytes, s.len, &b->text_bytes) || b->text_bytes > UINT32_MAX)
@@ -142,14 +144,16 @@ static enum err count(struct build *b, struct errmsg *em)
 		return e;
 	b->n_merges = it.left;
 	if (it.left > MERGES_MAX)
-		return errmsg_fail(em, ERR_LIMIT, "key " MERGES_KEY " has %" PRIu64 " merges, wanted at most %d", it.left, MERGES_MAX);
+		return errmsg_fail(
+			em, ERR_LIMIT, "key " MERGES_KEY " has %" PRIu64 " merges, wanted at most %d", it.left, MERGES_MAX);
 	return OK;
 }
 
 static enum err allocate(struct build *b, struct errmsg *em)
 {
 	size_t n = (size_t)b->v->n_tokens, n_text = slots_for(n), n_merge = slots_for(b->n_merges);
-	size_t cap = n * sizeof *b->tokens + n_text * sizeof *b->text_slots + n_merge * sizeof *b->merges + b->text_bytes + 5 * 64;
+	size_t cap = n * sizeof *b->tokens + n_text * sizeof *b->text_slots + n_merge * sizeof *b->merges + b->text_bytes +
+		5 * 64;
 	if (arena_open(cap, &b->v->arena) != OK)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for a vocabulary of %zu tokens (%zu bytes)", n, cap);
 	b->tokens = arena_alloc(&b->v->arena, n, sizeof *b->tokens);
@@ -174,12 +178,14 @@ static enum err read_types(struct build *b, struct errmsg *em)
 {
 	const struct gguf_kv *kv = gguf_find(b->g, TYPES_KEY);
 	if (kv != NULL && (kv->type != GGUF_ARRAY || kv->n_elems != (uint64_t)b->v->n_tokens))
-		return errmsg_fail(em, ERR_FORMAT, "key " TYPES_KEY " has %" PRIu64 " values, wanted one for each of %" PRId32 " tokens",
+		return errmsg_fail(em, ERR_FORMAT,
+			"key " TYPES_KEY " has %" PRIu64 " values, wanted one for each of %" PRId32 " tokens",
 			kv->type == GGUF_ARRAY ? kv->n_elems : 0, b->v->n_tokens);
 	for (int32_t id = 0; id < b->v->n_tokens; id++) {
 		uint64_t type = TOKEN_NORMAL;
 		if (kv != NULL && (!gguf_elem_u64(kv, (uint64_t)id, &type) || type > TOKEN_BYTE))
-			return errmsg_fail(em, ERR_FORMAT, "token %" PRId32 ": its " TYPES_KEY " is no integer from 0 to %d", id, TOKEN_BYTE);
+			return errmsg_fail(em, ERR_FORMAT, "token %" PRId32 ": its " TYPES_KEY " is no integer from 0 to %d", id,
+				TOKEN_BYTE);
 		b->tokens[id].type = (uint8_t)type;
 	}
 	return OK;
@@ -197,7 +203,8 @@ static enum err read_tokens(struct build *b, struct errmsg *em)
 	for (int32_t id = 0; id < b->v->n_tokens && gguf_strings_next(&it, &s); id++) {
 		struct vocab_token *t = &b->tokens[id];
 		if (!utf8_valid(s.data, s.len))
-			return errmsg_fail(em, ERR_FORMAT, "token %" PRId32 " \"%s\" is not UTF-8", id, printable_copy(s.data, s.len, shown, sizeof shown));
+			return errmsg_fail(em, ERR_FORMAT, "token %" PRId32 " \"%s\" is not UTF-8", id,
+				printable_copy(s.data, s.len, shown, sizeof shown));
 		t->text = s.data;
 		t->text_len = (uint32_t)s.len;
 		size_t piece_len = 0;
@@ -219,13 +226,17 @@ static enum err read_merge(struct build *b, uint32_t rank, struct gguf_str s, st
 	char shown[64];
 	const char *blank = s.len > 1 ? memchr(s.data + 1, ' ', s.len - 1) : NULL;
 	if (blank == NULL || blank == s.data + s.len - 1)
-		return errmsg_fail(em, ERR_FORMAT, "merge %" PRIu32 " \"%s\" is no pair of tokens with a blank between them", rank,
-			printable_copy(s.data, s.len, shown, sizeof shown));
+		return errmsg_fail(em, ERR_FORMAT, "merge %" PRIu32 " \"%s\" is no pair of tokens with a blank between them",
+			rank, printable_copy(s.data, s.len, shown, sizeof shown));
 	struct gguf_str left = {s.data, (size_t)(blank - s.data)}, right = {blank + 1, s.len - left.len - 1};
-	struct vocab_merge m = {vocab_find(b->v, left.data, left.len), vocab_find(b->v, right.data, right.len), rank, find_joined(b->v, left, right)};
+	struct vocab_merge m = {vocab_find(b->v, left.data, left.len), vocab_find(b->v, right.data, right.len), rank,
+		find_joined(b->v, left, right)};
 	if (m.left < 0 || m.right < 0 || m.result < 0)
 		return errmsg_fail(em, ERR_FORMAT, "merge %" PRIu32 " \"%s\": the %s is not in the vocabulary", rank,
-			printable_copy(s.data, s.len, shown, sizeof shown), m.left < 0 ? "left part" : m.right < 0 ? "right part" : "result");
+			printable_copy(s.data, s.len, shown, sizeof shown),
+			m.left < 0            ? "left part"
+				: m.right < 0 ? "right part"
+					      : "result");
 	if (!add_merge(b, m))
 		return errmsg_fail(em, ERR_FORMAT, "merge %" PRIu32 " \"%s\" collides with more than %d others", rank,
 			printable_copy(s.data, s.len, shown, sizeof shown), PROBES_MAX);

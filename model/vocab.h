@@ -14,7 +14,13 @@
 #include <stdint.h>
 
 enum token_type { // tokenizer.ggml.token_type, ids as in the file
-	TOKEN_UNDEFINED, TOKEN_NORMAL, TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_USER_DEFINED, TOKEN_UNUSED, TOKEN_BYTE,
+	TOKEN_UNDEFINED,
+	TOKEN_NORMAL,
+	TOKEN_UNKNOWN,
+	TOKEN_CONTROL,
+	TOKEN_USER_DEFINED,
+	TOKEN_UNUSED,
+	TOKEN_BYTE,
 };
 
 struct vocab_token {

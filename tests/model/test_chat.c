@@ -43,8 +43,8 @@ static int open_smollm2(void **state)
 		s->len = (size_t)st.st_size;
 		s->data = mmap(NULL, s->len, PROT_READ, MAP_PRIVATE, fd, 0);
 		close(fd);
-		if (s->data != MAP_FAILED && gguf_parse(s->data, s->len, &s->g, &em) == OK && tokenizer_open(&s->g, &s->t, &em) == OK &&
-			chat_init(&s->chat, &s->g, s->t, &em) == OK)
+		if (s->data != MAP_FAILED && gguf_parse(s->data, s->len, &s->g, &em) == OK &&
+			tokenizer_open(&s->g, &s->t, &em) == OK && chat_init(&s->chat, &s->g, s->t, &em) == OK)
 			return 0;
 	}
 	fprintf(stderr, MODEL ": %s\n", em.text);
@@ -89,9 +89,11 @@ static size_t read_messages(json_t *list, struct chat_message *out)
 	size_t i;
 	json_t *m;
 	assert_true(json_array_size(list) <= MESSAGES_CAP);
-	json_array_foreach(list, i, m) {
+	json_array_foreach(list, i, m)
+	{
 		json_t *content = json_object_get(m, "content");
-		out[i] = (struct chat_message){json_string_value(json_object_get(m, "role")), json_string_value(content), json_string_length(content)};
+		out[i] = (struct chat_message){
+			json_string_value(json_object_get(m, "role")), json_string_value(content), json_string_length(content)};
 	}
 	return json_array_size(list);
 }
@@ -102,7 +104,8 @@ static void conversations_equal_jinja2_and_llama_cpp(void **state)
 	json_t *root = json_load_file(GOLDEN, 0, NULL), *row;
 	size_t i, n_with_ids = 0;
 	assert_non_null(root);
-	json_array_foreach(json_object_get(root, "cases"), i, row) {
+	json_array_foreach(json_object_get(root, "cases"), i, row)
+	{
 		struct chat_message messages[MESSAGES_CAP];
 		int32_t ids[IDS_CAP];
 		size_t n, n_messages = read_messages(json_object_get(row, "messages"), messages);
@@ -222,7 +225,8 @@ static void the_default_is_a_whole_message_written_out_or_none(void **state)
 	expect_default("{% if x %}<|im_start|>system\nPlain text.<|im_end|>\n{% endif %}" BODY, "Plain text.");
 	// A message that is computed is not a default; one written out further on is.
 	expect_default("{{ '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}" BODY, NULL);
-	expect_default("{{ '<|im_start|>system\\n' + s + '<|im_end|>' }}{{ '<|im_start|>system\\nSecond.<|im_end|>' }}", "Second.");
+	expect_default(
+		"{{ '<|im_start|>system\\n' + s + '<|im_end|>' }}{{ '<|im_start|>system\\nSecond.<|im_end|>' }}", "Second.");
 	expect_default("<|im_start|>system\n{{ s }}<|im_end|>" BODY, NULL);
 	expect_default("{{ '<|im_start|>system\\n<|im_end|>\\n' }}" BODY, "");
 	expect_default("<|im_end|><|im_start|>system", NULL);

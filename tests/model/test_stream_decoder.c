@@ -67,13 +67,20 @@ static void what_is_no_character_becomes_one_replacement_per_start(void **state)
 	expect("\xff\xfe", 2, R R);
 	expect("\xc0\x80", 2, R R);
 	expect("\xe2\x82", 2, R);
-	expect("\xe2\x82" "a", 3, R "a");
+	expect("\xe2\x82"
+	       "a",
+		3, R "a");
 	expect("\xe2\x28\xa1", 3, R "(" R);
 	expect("\xed\xa0\x80", 3, R R R);
-	expect("\xf0\x9f\x8e" "x", 4, R "x");
+	expect("\xf0\x9f\x8e"
+	       "x",
+		4, R "x");
 	expect("\xf0\x80\x80\x80", 4, R R R R);
 	expect("\xf4\x90\x80\x80", 4, R R R R);
-	expect("\xf1\x80\x80\xe1\x80\xc2" "b\x80" "c", 9, R R R "b" R "c");
+	expect("\xf1\x80\x80\xe1\x80\xc2"
+	       "b\x80"
+	       "c",
+		9, R R R "b" R "c");
 	expect("\xf0\x9f\xf0\x9f\x8e\x89", 6, R "\xf0\x9f\x8e\x89");
 }
 
@@ -90,7 +97,8 @@ static void any_split_gives_the_same_text(void **state)
 	(void)state;
 	struct rng r;
 	rng_init(&r, 11);
-	static const char *const parts[] = {"a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x8e\x89", "\x80", "\xff", "\xe2\x82", "\xf0\x9f", "\xed\xa0", "\n"};
+	static const char *const parts[] = {
+		"a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x8e\x89", "\x80", "\xff", "\xe2\x82", "\xf0\x9f", "\xed\xa0", "\n"};
 	for (int round = 0; round < 20000; round++) {
 		char text[TEXT_CAP], one[3 * TEXT_CAP + 16], other[3 * TEXT_CAP + 16];
 		size_t len = 0;

@@ -86,14 +86,16 @@ static size_t compare_with(const char *path)
 	open_vocab(json_string_value(json_object_get(root, "model")), &m, &t);
 	size_t i;
 	json_t *row, *lines = json_object_get(root, "lines");
-	json_array_foreach(lines, i, row) {
+	json_array_foreach(lines, i, row)
+	{
 		json_t *text = json_object_get(row, "text"), *special = json_object_get(row, "special_ids");
 		size_t len = json_string_length(text), cap = TOKENIZE_IDS_MAX(len), n;
 		int32_t *ids = malloc(cap * sizeof *ids);
 		for (int parse = 0; parse < 2; parse++) {
 			struct tokenize_options o = {.add_bos = true, .parse_special = parse};
 			assert_int_equal(tokenizer_encode(t, json_string_value(text), len, o, ids, cap, &n, NULL), OK);
-			expect_ids(path, i, json_string_value(text), parse && special ? special : json_object_get(row, "ids"), ids, n);
+			expect_ids(path, i, json_string_value(text), parse && special ? special : json_object_get(row, "ids"),
+				ids, n);
 		}
 		free(ids);
 	}
@@ -267,7 +269,9 @@ static void a_full_output_is_a_limit_and_never_overrun(void **state)
 	assert_int_equal(ids[2], -7);
 	assert_int_equal(tokenizer_encode(tiny->t, "xyz", 3, (struct tokenize_options){0}, ids, 3, &n, &em), OK);
 	assert_int_equal(n, 3);
-	assert_int_equal(tokenizer_encode(tiny->t, "", (size_t)TOKENIZE_TEXT_MAX + 1, (struct tokenize_options){0}, ids, 3, &n, &em), ERR_LIMIT);
+	assert_int_equal(
+		tokenizer_encode(tiny->t, "", (size_t)TOKENIZE_TEXT_MAX + 1, (struct tokenize_options){0}, ids, 3, &n, &em),
+		ERR_LIMIT);
 }
 
 // One piece of many bytes: n log n, not n * n. A quadratic merge loop needs minutes for this.
@@ -298,8 +302,8 @@ struct odd_vocab {
 	const char *extra;       // one more token, its length in extra_len, its type in extra_type
 	size_t extra_len;
 	int32_t extra_type;
-	const char *merge;       // one more merge
-	const char *key;         // a u32 key
+	const char *merge; // one more merge
+	const char *key;   // a u32 key
 	uint32_t value;
 	bool no_merges, no_types, short_types, no_tokens;
 };
@@ -404,7 +408,8 @@ static void vocabularies_that_break_the_rules_are_refused_by_id(void **state)
 	expect_refused((struct odd_vocab){.no_tokens = true, .no_types = true}, ERR_FORMAT, "has 0 tokens");
 	expect_refused((struct odd_vocab){.no_merges = true}, ERR_NOT_FOUND, "tokenizer.ggml.merges");
 	expect_refused((struct odd_vocab){.short_types = true}, ERR_FORMAT, "has 256 values, wanted one for each of 257 tokens");
-	expect_refused((struct odd_vocab){.extra = "x\xc3", .extra_len = 2, .extra_type = 1}, ERR_FORMAT, "token 257 \"x?\" is not UTF-8");
+	expect_refused((struct odd_vocab){.extra = "x\xc3", .extra_len = 2, .extra_type = 1}, ERR_FORMAT,
+		"token 257 \"x?\" is not UTF-8");
 	expect_refused((struct odd_vocab){.extra = "zz", .extra_len = 2, .extra_type = 7}, ERR_FORMAT, "token 257");
 	expect_refused((struct odd_vocab){.extra = "zz", .extra_len = 2, .extra_type = -1}, ERR_FORMAT, "token 257");
 	expect_refused((struct odd_vocab){.merge = "abc"}, ERR_FORMAT, "merge 1 \"abc\"");
@@ -414,7 +419,8 @@ static void vocabularies_that_break_the_rules_are_refused_by_id(void **state)
 	expect_refused((struct odd_vocab){.merge = "q b"}, ERR_FORMAT, "the result is not in the vocabulary");
 	expect_refused((struct odd_vocab){.merge = "qq b"}, ERR_FORMAT, "the left part is not in the vocabulary");
 	expect_refused((struct odd_vocab){.merge = "a bb"}, ERR_FORMAT, "the right part is not in the vocabulary");
-	expect_refused((struct odd_vocab){.key = "tokenizer.ggml.bos_token_id", .value = 257}, ERR_FORMAT, "bos_token_id is 257, wanted a token id from 0 to 256");
+	expect_refused((struct odd_vocab){.key = "tokenizer.ggml.bos_token_id", .value = 257}, ERR_FORMAT,
+		"bos_token_id is 257, wanted a token id from 0 to 256");
 	expect_refused((struct odd_vocab){.key = "tokenizer.ggml.eos_token_id", .value = 1u << 31}, ERR_FORMAT, "eos_token_id");
 	expect_refused((struct odd_vocab){.key = "tokenizer.ggml.eot_token_id", .value = 999}, ERR_FORMAT, "eot_token_id");
 }
@@ -424,13 +430,17 @@ static void what_real_files_hold_is_taken(void **state)
 	(void)state;
 	expect_taken((struct odd_vocab){0}, "abq", "256 113");
 	expect_taken((struct odd_vocab){.no_types = true}, "ab", "256");
-	expect_taken((struct odd_vocab){.extra = "", .extra_len = 0, .extra_type = 1}, "ab", "256");          // a hole in the id space
+	expect_taken((struct odd_vocab){.extra = "", .extra_len = 0, .extra_type = 1}, "ab", "256"); // a hole in the id space
 	expect_taken((struct odd_vocab){.extra = "", .extra_len = 0, .extra_type = 3}, "ab", "256");
-	expect_taken((struct odd_vocab){.extra = "ab", .extra_len = 2, .extra_type = 1}, "ab", "257");        // the later of two equal ones
-	expect_taken((struct odd_vocab){.merge = "a b"}, "ab", "256");                                        // a rule twice
-	expect_taken((struct odd_vocab){.extra = "\xe2\x82\xac", .extra_len = 3, .extra_type = 1}, "ab", "256"); // no text of the byte alphabet
-	expect_taken((struct odd_vocab){.extra = "bab", .extra_len = 3, .extra_type = 4}, "ababab", "97 257 256");   // user-defined: always found
-	expect_taken((struct odd_vocab){.extra = "bab", .extra_len = 3, .extra_type = 3}, "babab", "98 256 256");    // control: only when asked
+	expect_taken(
+		(struct odd_vocab){.extra = "ab", .extra_len = 2, .extra_type = 1}, "ab", "257"); // the later of two equal ones
+	expect_taken((struct odd_vocab){.merge = "a b"}, "ab", "256");                            // a rule twice
+	expect_taken((struct odd_vocab){.extra = "\xe2\x82\xac", .extra_len = 3, .extra_type = 1}, "ab",
+		"256"); // no text of the byte alphabet
+	expect_taken((struct odd_vocab){.extra = "bab", .extra_len = 3, .extra_type = 4}, "ababab",
+		"97 257 256"); // user-defined: always found
+	expect_taken((struct odd_vocab){.extra = "bab", .extra_len = 3, .extra_type = 3}, "babab",
+		"98 256 256"); // control: only when asked
 	expect_taken((struct odd_vocab){.key = "tokenizer.ggml.bos_token_id", .value = UINT32_MAX}, "ab", "256"); // "none"
 	expect_taken((struct odd_vocab){.pre = "gpt-2"}, "12", "49 50");
 }
