@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "coordinator/shell/http_exchange.h"
 #include "coordinator/shell/http_origin.h"
+#include "coordinator/shell/http_peers.h"
 #include "net/loop.h"
 
 #include <arpa/inet.h>
@@ -16,9 +17,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LISTEN_BACKLOG 128
+#define LISTEN_BACKLOG 1024
 #define SEND_BUFFER (64 * 1024) // of the system, for each connection: what a client does not read should be seen in the backlog here
-#define CROWDED_IDLE_S 2u       // instead of HTTP_IDLE_S while there are more than HTTP_CONNECTIONS_BUSY connections
 #define STOP_WAIT_S 1
 
 struct http_server {
@@ -30,7 +30,7 @@ struct http_server {
 	struct http_exchange *live; // list
 	bool is_stopping;
 	// The server thread's own.
-	uint32_t n_connections;
+	struct http_peers peers;
 	size_t bodies; // bytes of all bodies
 };
 
@@ -136,10 +136,16 @@ static void check_head(struct http_server *s, struct http_exchange *x, struct MH
 	check_origin(x, c, version);
 	if (x->n_declared > s->p.body_max)
 		refuse(x, MHD_HTTP_CONTENT_TOO_LARGE, "body_too_large", "the body is larger than 2 MiB");
-	if (s->n_connections > HTTP_CONNECTIONS_BUSY) {
+	if (s->peers.n > HTTP_CONNECTIONS_BUSY && s->peers.first == NULL) { // all are at work
 		refuse(x, MHD_HTTP_SERVICE_UNAVAILABLE, "too_many_connections", "too many connections are open: try again later");
 		x->closes = true;
 	}
+}
+
+static struct http_peer *peer_of(struct MHD_Connection *c)
+{
+	const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+	return info ? info->socket_context : NULL;
 }
 
 // add_live links a new exchange; false: the server stops.
@@ -161,6 +167,7 @@ static enum MHD_Result begin(struct http_server *s, struct MHD_Connection *c, co
 	if (x == NULL)
 		return MHD_NO;
 	*con_cls = x;
+	peers_set_idle(&s->peers, peer_of(c), false);
 	if (!add_live(s, x)) {
 		refuse(x, MHD_HTTP_SERVICE_UNAVAILABLE, "shutting_down", "the server is stopping");
 		x->closes = true;
@@ -267,32 +274,32 @@ static void remove_live(struct http_server *s, struct http_exchange *x)
 
 static void on_completed(void *ctx, struct MHD_Connection *c, void **con_cls, enum MHD_RequestTerminationCode why)
 {
+	struct http_server *s = ctx;
 	struct http_exchange *x = *con_cls;
-	(void)c;
 	(void)why;
 	*con_cls = NULL;
 	if (x == NULL)
 		return;
-	drop_body(ctx, x);
+	peers_set_idle(&s->peers, peer_of(c), true);
+	drop_body(s, x);
 	exchange_over(x);
-	remove_live(ctx, x);
+	remove_live(s, x);
 	http_release(x);
 }
 
 static void on_connection(void *ctx, struct MHD_Connection *c, void **socket_ctx, enum MHD_ConnectionNotificationCode code)
 {
 	struct http_server *s = ctx;
-	(void)socket_ctx;
 	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
-		s->n_connections--;
+		peers_remove(&s->peers, *socket_ctx);
 		return;
 	}
 	const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-	int bytes = SEND_BUFFER;
-	if (info != NULL)
-		(void)setsockopt(info->connect_fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes); // without it, a deaf client is noticed later
-	if (++s->n_connections > HTTP_CONNECTIONS_BUSY)
-		MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT, CROWDED_IDLE_S);
+	int fd = info ? info->connect_fd : -1, bytes = SEND_BUFFER;
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes); // without it, a deaf client is noticed later
+	if (s->peers.n >= HTTP_CONNECTIONS_BUSY)
+		peers_evict(&s->peers);
+	*socket_ctx = peers_add(&s->peers, fd);
 }
 
 static void on_log(void *ctx, const char *fmt, va_list ap)

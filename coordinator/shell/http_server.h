@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define HTTP_CONNECTIONS_MAX 512                // descriptors: half of the 1,024 a process usually may have
-#define HTTP_CONNECTIONS_BUSY 448               // above, requests are refused with words: the rest is room to say so
+#define HTTP_CONNECTIONS_BUSY 448               // above, a new one ends the longest idle one; are all at work, requests are refused with words
 #define HTTP_BODIES_MAX (32 * 1024 * 1024)      // bytes of all bodies that are arriving
 #define HTTP_DRAIN_MAX (16 * 1024 * 1024)       // bytes of a refused body that are read, so that the client gets to see why
 #define HTTP_STREAM_BACKLOG_MAX (1024 * 1024)    // bytes of a stream that wait for its reader: some 4,500 tokens
