@@ -192,7 +192,7 @@ fuzz:
 tidy: all
 	@python3 tools/tidy.py
 
-bench: all model
+bench: all model venv
 	@set -e; for f in $(wildcard bench/*.sh bench/*.py); do echo "== $$f"; \
 		case $$f in *.py) $(PYTHON) $$f;; *) sh $$f;; esac; done
 
