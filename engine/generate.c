@@ -14,7 +14,7 @@ struct generate {
 	int32_t ctx_len, chunk, vocab_size, hidden_dim, logits_rows;
 	float *hidden;             // (chunk, hidden_dim)
 	float *logits;             // (logits_rows, vocab_size)
-	struct candidate *scratch; // (vocab_size)
+	struct candidate *scratch; // (SAMPLER_SCRATCH(vocab_size))
 };
 
 // A call in progress.
@@ -53,7 +53,7 @@ enum err generate_open(const struct generate_config *c, struct generate **out, s
 	if (err != OK)
 		goto fail;
 	size_t hidden = (size_t)g->chunk * (size_t)g->hidden_dim, logits = (size_t)g->logits_rows * (size_t)g->vocab_size;
-	size_t bytes = (hidden + logits) * sizeof(float) + (size_t)g->vocab_size * sizeof *g->scratch + 3 * 64;
+	size_t bytes = (hidden + logits) * sizeof(float) + SAMPLER_SCRATCH(g->vocab_size) * sizeof *g->scratch + 3 * 64;
 	err = arena_open(bytes, &g->arena);
 	if (err != OK) {
 		errmsg_fail(em, err, "cannot allocate %zu MiB for logits", bytes >> 20);
@@ -61,7 +61,7 @@ enum err generate_open(const struct generate_config *c, struct generate **out, s
 	}
 	g->hidden = arena_alloc_raw(&g->arena, hidden, sizeof(float));
 	g->logits = arena_alloc_raw(&g->arena, logits, sizeof(float));
-	g->scratch = arena_alloc_raw(&g->arena, (size_t)g->vocab_size, sizeof *g->scratch);
+	g->scratch = arena_alloc_raw(&g->arena, SAMPLER_SCRATCH(g->vocab_size), sizeof *g->scratch);
 	*out = g;
 	return OK;
 fail:

@@ -48,12 +48,16 @@ static void sift_down(struct candidate *c, int32_t n, int32_t i)
 	}
 }
 
-// A heap popped in place leaves what was popped behind its end, the first one last.
+// Candidates by rank, ordered as far as they are asked for. A heap popped in place leaves what was popped behind its end, the first one last;
+// who wants more than a few gets them all sorted, which is cheaper than popping them.
 struct order {
-	struct candidate *c;
-	int32_t n;      // all
-	int32_t n_heap; // not popped yet
+	struct candidate *c;            // (n)
+	int32_t n;                      // all
+	int32_t n_heap;                 // not popped yet
+	const struct candidate *sorted; // (n), or NULL
 };
+
+#define POPPED_MAX(n) ((n) / 64) // of 49,152 candidates 768: their pops are little beside sorting all
 
 static void order_init(struct order *o, struct candidate *c, int32_t n)
 {
@@ -62,9 +66,54 @@ static void order_init(struct order *o, struct candidate *c, int32_t n)
 		sift_down(c, n, i);
 }
 
-// order_get returns the candidate of the given rank, popping as far as needed.
+#define DIGIT_BITS 11
+#define N_DIGITS 3
+#define RADIX (1 << DIGIT_BITS)
+
+// sort_key grows where values fall; both zeros have one.
+static uint32_t sort_key(float value)
+{
+	uint32_t b = fmath_bits(value + 0.0f);
+	return b & 0x80000000 ? b : ~b & 0x7fffffff;
+}
+
+// sort_by_digit sorts from[0, n) into to by one digit of the key, keeping the order of equal ones.
+static void sort_by_digit(const struct candidate *from, struct candidate *to, int32_t n, int shift)
+{
+	int32_t at[RADIX] = {0};
+	for (int32_t i = 0; i < n; i++)
+		at[sort_key(from[i].value) >> shift & (RADIX - 1)]++;
+	for (int32_t d = 0, sum = 0; d < RADIX; d++) {
+		int32_t count = at[d];
+		at[d] = sum;
+		sum += count;
+	}
+	for (int32_t i = 0; i < n; i++)
+		to[at[sort_key(from[i].value) >> shift & (RADIX - 1)]++] = from[i];
+}
+
+// order_sort puts all in order. Equal values are sorted by id because they start that way.
+static void order_sort(struct order *o)
+{
+	struct candidate *from = o->c, *to = o->c + o->n;
+	for (int32_t i = 0; i < o->n; i++) // by id: every id is there once, and its value with it
+		to[o->c[i].id] = o->c[i];
+	for (int digit = 0; digit < N_DIGITS; digit++) {
+		struct candidate *t = from;
+		from = to;
+		to = t;
+		sort_by_digit(from, to, o->n, digit * DIGIT_BITS);
+	}
+	o->sorted = to;
+}
+
+// order_get returns the candidate of the given rank.
 static struct candidate order_get(struct order *o, int32_t rank)
 {
+	if (o->sorted == NULL && rank > POPPED_MAX(o->n))
+		order_sort(o);
+	if (o->sorted != NULL)
+		return o->sorted[rank];
 	while (o->n - o->n_heap <= rank) {
 		o->n_heap--;
 		swap(&o->c[0], &o->c[o->n_heap]);

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/sampling.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct candidate {
@@ -14,7 +15,8 @@ struct candidate {
 
 // sampler_check refuses parameters out of range; the message names the one. Shared by command line and HTTP.
 MUST_USE enum err sampler_check(const struct sampling *s, struct errmsg *em);
-// sampler_draw draws the token of position `pos` (its own index in the text). scratch holds n candidates. ERR_NON_FINITE when a
+#define SAMPLER_SCRATCH(n) (2 * (size_t)(n)) // candidates of scratch that sampler_draw wants for n logits
+// sampler_draw draws the token of position `pos` (its own index in the text). scratch holds SAMPLER_SCRATCH(n) candidates. ERR_NON_FINITE when a
 // logit is NaN or infinite: no token then.
 MUST_USE enum err sampler_draw(const struct sampling *s, const float *logits, int32_t n, uint64_t pos, struct candidate *scratch, int32_t *token);
 

@@ -17,7 +17,7 @@ struct stage_work {
 	size_t row_bytes;
 	float *hidden; // (batch_max, hidden_dim)
 	float *logits; // (LOGITS_ROWS_MAX, vocab_size), a head's
-	struct candidate *candidates; // (vocab_size), a head's
+	struct candidate *candidates; // (SAMPLER_SCRATCH(vocab_size)), a head's
 };
 
 static enum err allocate(struct stage_work *w, bool has_head, struct errmsg *em)
@@ -25,7 +25,7 @@ static enum err allocate(struct stage_work *w, bool has_head, struct errmsg *em)
 	w->hidden = malloc((size_t)w->batch_max * (size_t)w->hidden_dim * sizeof *w->hidden);
 	if (has_head) {
 		w->logits = malloc((size_t)LOGITS_ROWS_MAX * (size_t)w->vocab_size * sizeof *w->logits);
-		w->candidates = malloc((size_t)w->vocab_size * sizeof *w->candidates);
+		w->candidates = malloc(SAMPLER_SCRATCH(w->vocab_size) * sizeof *w->candidates);
 	}
 	if (w->hidden == NULL || (has_head && (w->logits == NULL || w->candidates == NULL)))
 		return errmsg_fail(em, ERR_NOMEM, "no memory for %d hidden states", w->batch_max);
