@@ -9,6 +9,7 @@
 // `make model` brings the model; without it the tests are skipped.
 #include "engine/engine.h"
 #include "engine/engine_state.h"
+#include "engine/generate.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -25,6 +26,7 @@
 
 #define MODEL "build/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 #define GOLDEN_F32 "tests/golden/llama_smollm2_f32.json"
+#define GOLDEN_HASH "tests/golden/cross_hash.json"
 #define GOLDEN_QUANTISED "tests/golden/llama_smollm2.json"
 #define N_PROMPTS 20
 #define N_PREDICT 64
@@ -43,6 +45,18 @@ static const struct bounds strict = {.differ_max = N_PROMPTS * N_PREDICT / 50, .
 // Our bits never change, and neither does the golden file: the figures are exactly 30 (2.3 %), 0.648 and 0.719. They are pinned a little above, as
 // a change of the canonical arithmetic draws new ones from the same noise.
 static const struct bounds quantised = {.differ_max = 40, .gap_max = 0.8, .p99_max = 0.77};
+
+// A comparison computes 0.6 TFLOP; a sanitizer's build would take minutes for bits that do not depend on it.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_INSTRUMENTED true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define IS_INSTRUMENTED true
+#endif
+#endif
+#ifndef IS_INSTRUMENTED
+#define IS_INSTRUMENTED false
+#endif
 
 struct fixture {
 	struct model *model;
@@ -80,6 +94,16 @@ static struct fixture *need_model(void **state)
 	struct fixture *f = *state;
 	if (f->model == NULL) {
 		print_message("skipped: " MODEL " is missing (make model)\n");
+		skip();
+	}
+	return f;
+}
+
+static struct fixture *need_speed(void **state)
+{
+	struct fixture *f = need_model(state);
+	if (IS_INSTRUMENTED || strcmp(kernels_name(f->kernels), "portable") == 0) {
+		print_message("skipped: needs fast kernels and a build without sanitizer\n");
 		skip();
 	}
 	return f;
@@ -228,7 +252,7 @@ static void each_weight(struct engine *e, void (*fn)(struct weight *w))
 
 static void in_f32_greedy_ids_and_logits_are_those_of_llama_cpp(void **state)
 {
-	struct engine *e = open_engine(need_model(state));
+	struct engine *e = open_engine(need_speed(state));
 	each_weight(e, dequantise);
 	struct engine_input *inputs[] = {&e->normed, &e->attended, &e->gated};
 	void *storage = malloc(acts_bytes(ACT_F32, IDS_MAX, e->hp.ffn_dim) + 1);
@@ -244,14 +268,56 @@ static void in_f32_greedy_ids_and_logits_are_those_of_llama_cpp(void **state)
 
 static void quantised_logits_are_within_the_noise_of_llama_cpp(void **state)
 {
-	struct engine *e = open_engine(need_model(state));
+	struct engine *e = open_engine(need_speed(state));
 	compare(e, GOLDEN_QUANTISED, &quantised);
 	engine_close(e);
+}
+
+// hash_of_answer answers as hearth run does and returns the hash of all logits.
+static void hash_of_answer(const struct fixture *f, const json_t *golden, struct pool *pool, const char *simd, int32_t chunk, char *hex)
+{
+	const int32_t prompt[] = {504, 3575, 282, 4649, 314}; // "The capital of France is"
+	const struct generate_config c = {.model = f->model, .kernels = kernels_find(simd, NULL), .pool = pool, .ctx_len = 32, .prefill_chunk = chunk};
+	const json_t *ids = json_object_get(golden, "output_ids");
+	int32_t tokens[16];
+	struct generate *g;
+	assert_in_range(json_array_size(ids), 1, ARRAY_LEN(tokens));
+	assert_int_equal(generate_open(&c, &g, NULL), OK);
+	const struct generate_request q = {.prompt = prompt, .n_prompt = ARRAY_LEN(prompt), .max_tokens = (int32_t)json_array_size(ids),
+		.sampling = {.top_p = 1}, .hash_logits = true};
+	struct generate_result r = {.tokens = tokens};
+	assert_int_equal(generate_run(g, &q, &r, NULL), OK);
+	for (int32_t i = 0; i < q.max_tokens; i++)
+		assert_int_equal(tokens[i], json_integer_value(json_array_get(ids, (size_t)i)));
+	logits_hash_hex(&r.hash, hex);
+	generate_close(g);
+}
+
+static void threads_chunks_and_instruction_sets_give_the_golden_hash(void **state)
+{
+	struct fixture *f = need_model(state);
+	static const struct {
+		int32_t threads, chunk;
+		const char *simd;
+	} ways[] = {{1, 512, NULL}, {2, 1, NULL}, {4, 7, NULL}, {2, 64, NULL}, {2, 512, "portable"}};
+	json_error_t je;
+	json_t *golden = json_load_file(GOLDEN_HASH, 0, &je);
+	assert_non_null(golden);
+	for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+		struct pool *pool;
+		char hex[2 * LOGITS_HASH_BYTES + 1];
+		assert_int_equal(pool_open(ways[i].threads, &pool), OK);
+		hash_of_answer(f, golden, pool, ways[i].simd, ways[i].chunk, hex);
+		assert_string_equal(hex, json_string_value(json_object_get(golden, "logits_hash")));
+		pool_close(pool);
+	}
+	json_decref(golden);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(threads_chunks_and_instruction_sets_give_the_golden_hash),
 		cmocka_unit_test(in_f32_greedy_ids_and_logits_are_those_of_llama_cpp),
 		cmocka_unit_test(quantised_logits_are_within_the_noise_of_llama_cpp),
 	};
