@@ -338,9 +338,14 @@ static void a_call_that_breaks_a_precondition_is_refused_whole(void **state)
 	free(hidden);
 }
 
-// AddressSanitizer ends the program when asked for too much; here that is the test.
+// A sanitizer ends the program when asked for too much; here that is the test.
 const char *__asan_default_options(void);
+const char *__tsan_default_options(void);
 const char *__asan_default_options(void)
+{
+	return "allocator_may_return_null=1";
+}
+const char *__tsan_default_options(void)
 {
 	return "allocator_may_return_null=1";
 }
