@@ -57,7 +57,7 @@ struct session {
 	enum session_state state;
 	struct session_id id;
 	uint64_t req;
-	int64_t since_ns;
+	int64_t since_ns; // submitted, or waiting for a cluster since
 	uint64_t order; // who waits longer goes first
 	int32_t *tokens; // (ctx_len): prompt, then what was generated
 	int32_t n_prompt, n_tokens, n_max; // n_max: prompt + n_predict, at most ctx_len
@@ -88,7 +88,8 @@ struct store_wait {
 	enum store_for what;
 	uint64_t ticket;           // INVITE, REVOKE
 	uint32_t link;             // JOIN, ACK
-	struct node_id node;       // REVOKE
+	struct node_id node;       // JOIN, REVOKE
+	struct member_epoch member_epoch; // REVOKE: as written
 	uint8_t token_id[TOKEN_ID_BYTES]; // INVITE, JOIN, ACK
 };
 
@@ -184,6 +185,8 @@ void sessions_on_step_failed(struct coordinator *c, int32_t member, const struct
 void sessions_end_active(struct coordinator *c, enum err err, const char *text, struct coord_effects *fx);
 // sessions_reset forgets what was on its way: a new plan begins with full credits and no replies.
 void sessions_reset(struct coordinator *c);
+// sessions_start_waiting: the cluster can answer no more; from here on session_wait_ns counts.
+void sessions_start_waiting(struct coordinator *c);
 void sessions_expire(struct coordinator *c, struct coord_effects *fx);
 void sessions_pump(struct coordinator *c, struct coord_effects *fx);
 int32_t sessions_count(const struct coordinator *c, enum session_state state);

@@ -249,6 +249,8 @@ static void check_link(struct coordinator *c, struct coord_link *l, struct coord
 	switch (liveness_step(&l->life, &c->config.liveness, c->now_ns)) {
 	case LIVENESS_FINE: return;
 	case LIVENESS_PING:
+		if (l->kind == COORD_LINK_JOIN)
+			return; // carries a grant and its acknowledgement, nothing else
 		ping_encode(FRAME_PING, (uint64_t)c->now_ns, ping);
 		coord_send_bytes(fx, l->handle, ping, sizeof ping);
 		return;
@@ -260,16 +262,22 @@ static void check_link(struct coordinator *c, struct coord_link *l, struct coord
 	}
 }
 
+// forgive_silence: this machine was away itself. Whatever event comes first after that says so, not only a TICK.
+static void forgive_silence(struct coordinator *c)
+{
+	if (c->now_ns - c->stepped_ns < c->config.liveness.ping_after_ns + c->config.liveness.late_loop_ns)
+		return;
+	for (int32_t i = 0; i < COORD_LINKS_MAX; i++)
+		if (c->links[i].handle != 0)
+			liveness_restart(&c->links[i].life, c->now_ns);
+}
+
 static void on_tick(struct coordinator *c, struct coord_effects *fx)
 {
-	bool was_late = c->now_ns - c->stepped_ns >= c->config.liveness.ping_after_ns + c->config.liveness.late_loop_ns;
 	for (int32_t i = 0; i < COORD_LINKS_MAX; i++) {
 		struct coord_link *l = &c->links[i];
-		if (l->handle == 0 || c->members[l->member].is_local)
-			continue;
-		if (was_late)
-			liveness_restart(&l->life, c->now_ns);
-		check_link(c, l, fx);
+		if (l->handle != 0 && !c->members[l->member].is_local)
+			check_link(c, l, fx);
 	}
 	members_expire(c, fx);
 	sessions_expire(c, fx);
@@ -330,6 +338,7 @@ void coordinator_step(struct coordinator *c, const struct coord_event *ev, struc
 	fx->n_bytes = 0;
 	c->now_ns = ev->now_ns;
 	c->wall_s = ev->wall_s;
+	forgive_silence(c);
 	switch (ev->type) {
 	case COORD_EV_RESTORED: on_restored(c, ev); break;
 	case COORD_EV_LINK_UP: on_link_up(c, ev, fx); break;

@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #define COORD_ITEMS_MAX 64      // items of one FORWARD or SAMPLE
-#define COORD_EFFECTS_MAX 2048  // worst case: a lost node ends every session, closes links, and a plan goes to every node
+#define COORD_EFFECTS_MAX 6144  // worst case: every session of a failed batch ends, and every stage is told of each
 #define COORD_EFFECT_BYTES (512 * 1024)
 #define COORD_LINKS_MAX 256     // two per member, and each one's successor while both live; join links
 #define INVITES_MAX 8           // outstanding (link-protocol.md)

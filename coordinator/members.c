@@ -56,6 +56,15 @@ static struct store_wait *store(struct coordinator *c, enum coord_store_op op, e
 	return w;
 }
 
+// is_storing tells whether a write about this member is under way.
+static bool is_storing(const struct coordinator *c, enum store_for what, struct node_id node)
+{
+	for (int32_t i = 0; i < STORES_MAX; i++)
+		if (c->stores[i].id != 0 && c->stores[i].what == what && node_id_is(c->stores[i].node, node))
+			return true;
+	return false;
+}
+
 // ---- invites
 
 static int32_t find_invite(const struct coordinator *c, const uint8_t token_id[TOKEN_ID_BYTES])
@@ -178,6 +187,10 @@ void members_on_join(struct coordinator *c, const struct coord_event *ev, struct
 		refuse(link, fx);
 		return;
 	}
+	if (is_storing(c, STORE_FOR_REVOKE, ev->u.join.id)) { // written behind the revocation, the binding would bring the key back
+		refuse(link, fx);
+		return;
+	}
 	struct invite_record *r = &c->invites[inv];
 	if (r->bound && !node_id_is(r->bound_to, ev->u.join.id)) {
 		coord_log(fx, LOG_WARNING, "an invite that serves one machine already was tried by another: refused");
@@ -196,7 +209,7 @@ void members_on_join(struct coordinator *c, const struct coord_event *ev, struct
 	if (w == NULL) {
 		if (m < 0)
 			coord_log(fx, LOG_ERROR, "a machine wants to join, but the cluster has its %d members", NODES_MAX);
-		else if (c->members[m].pending)
+		else if (c->members[m].pending && !is_storing(c, STORE_FOR_JOIN, ev->u.join.id))
 			c->members[m].used = false;
 		refuse(link, fx);
 		return;
@@ -218,9 +231,11 @@ static void on_join_stored(struct coordinator *c, const struct store_wait *w, en
 		coord_fx(fx, COORD_FX_ACCEPT)->u.close.link = w->link;
 		return;
 	}
-	if (m >= 0 && c->members[m].pending)
-		memset(&c->members[m], 0, sizeof c->members[m]);
-	if (inv >= 0)
+	// A machine that came twice has another write under way: what that one says counts.
+	bool is_last = !is_storing(c, STORE_FOR_JOIN, w->node);
+	if (is_last && m >= 0 && c->members[m].pending)
+		c->members[m] = (struct member){.stage = -1};
+	if (is_last && inv >= 0)
 		c->invites[inv].bound = false;
 	coord_log(fx, LOG_ERROR, "a machine wanted to join, but its membership could not be written to the state directory");
 	refuse(w->link, fx);
@@ -345,6 +360,17 @@ static int32_t find_named(const struct coordinator *c, const char *who, int32_t 
 	return found;
 }
 
+// next_epoch is above what is on disk and what is being written: two revocations at once have two epochs.
+static struct member_epoch next_epoch(const struct coordinator *c)
+{
+	struct member_epoch e = c->member_epoch;
+	for (int32_t i = 0; i < STORES_MAX; i++)
+		if (c->stores[i].id != 0 && c->stores[i].what == STORE_FOR_REVOKE && c->stores[i].member_epoch.v > e.v)
+			e = c->stores[i].member_epoch;
+	e.v++;
+	return e;
+}
+
 void members_on_revoke(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
 {
 	uint64_t ticket = ev->u.revoke.ticket;
@@ -362,8 +388,9 @@ void members_on_revoke(struct coordinator *c, const struct coord_event *ev, stru
 	}
 	w->ticket = ticket;
 	w->node = c->members[i].record.id;
+	w->member_epoch = next_epoch(c);
 	f->u.store.member = c->members[i].record;
-	f->u.store.member_epoch.v = c->member_epoch.v + 1;
+	f->u.store.member_epoch = w->member_epoch;
 }
 
 static void on_revoke_stored(struct coordinator *c, const struct store_wait *w, enum err err, struct coord_effects *fx)
@@ -373,7 +400,9 @@ static void on_revoke_stored(struct coordinator *c, const struct store_wait *w, 
 		coord_answer(fx, w->ticket, err, "the revocation could not be written to the state directory: the node is still a member");
 		return;
 	}
-	c->member_epoch.v++;
+	if (w->member_epoch.v > c->member_epoch.v)
+		c->member_epoch = w->member_epoch;
+	c->plan_dirty = true; // a plan whose keys are still drawn names the node, too
 	if (i < 0) {
 		coord_answer(fx, w->ticket, OK, "%s", "");
 		return;

@@ -174,6 +174,8 @@ static bool same_stages(const struct plan *a, const struct plan *b)
 
 void planning_drop(struct coordinator *c)
 {
+	if (c->plan_state == PLAN_READY)
+		sessions_start_waiting(c);
 	c->plan_state = PLAN_NONE;
 	c->plan_dirty = true;
 	for (int32_t i = 0; i < MEMBERS_MAX; i++)

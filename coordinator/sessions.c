@@ -126,7 +126,7 @@ static void end_session(struct coordinator *c, struct session *s, enum coord_end
 			buf_give(c, s->ready_buf);
 		s->ready_buf = -1;
 		drop_replies(c, s->id, fx);
-		if (s->seq_sent != s->seq_back)
+		if (s->seq_sent != s->seq_back && err != ERR_NODE_LOST) // lost: the plan goes, and with it all that is on its way
 			tell_stages(c, s->id, fx);
 	}
 	s->state = SESSION_FREE;
@@ -152,6 +152,13 @@ void sessions_on_cancel(struct coordinator *c, uint64_t req, struct coord_effect
 	for (int32_t i = 0; i < SESSIONS_MAX; i++)
 		if (c->sessions[i].state != SESSION_FREE && c->sessions[i].req == req)
 			end_session(c, &c->sessions[i], COORD_END_CANCELLED, OK, "", fx);
+}
+
+void sessions_start_waiting(struct coordinator *c)
+{
+	for (int32_t i = 0; i < SESSIONS_MAX; i++)
+		if (c->sessions[i].state == SESSION_WAITING)
+			c->sessions[i].since_ns = c->now_ns;
 }
 
 void sessions_expire(struct coordinator *c, struct coord_effects *fx)

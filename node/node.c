@@ -445,21 +445,25 @@ static void check_link(struct node *n, struct node_link *l, struct node_effects 
 	}
 }
 
+// forgive_silence: this machine was away itself. Whatever event comes first after that says so, not only a TICK.
+static void forgive_silence(struct node *n)
+{
+	if (n->now_ns - n->stepped_ns < n->config.liveness.ping_after_ns + n->config.liveness.late_loop_ns)
+		return;
+	for (size_t i = 0; i < NODE_LINKS_MAX; i++)
+		if (n->links[i].handle != 0)
+			liveness_restart(&n->links[i].life, n->now_ns);
+}
+
 static void on_tick(struct node *n, struct node_effects *fx)
 {
 	if (n->leaving && n->now_ns - n->leave_ns >= LEAVE_PATIENCE_NS)
 		fx_exit(fx, OK, "left (the coordinator did not answer in 30 s)");
 	if (n->config.local)
 		return;
-	bool was_late = n->now_ns - n->stepped_ns >= n->config.liveness.ping_after_ns + n->config.liveness.late_loop_ns;
-	for (size_t i = 0; i < NODE_LINKS_MAX; i++) {
-		struct node_link *l = &n->links[i];
-		if (l->handle == 0)
-			continue;
-		if (was_late)
-			liveness_restart(&l->life, n->now_ns);
-		check_link(n, l, fx);
-	}
+	for (size_t i = 0; i < NODE_LINKS_MAX; i++)
+		if (n->links[i].handle != 0)
+			check_link(n, &n->links[i], fx);
 }
 
 int64_t node_deadline_ns(const struct node *n)
@@ -517,6 +521,7 @@ void node_step(struct node *n, const struct node_event *ev, struct node_effects 
 	fx->n = 0;
 	fx->n_bytes = 0;
 	n->now_ns = ev->now_ns;
+	forgive_silence(n);
 	switch (ev->type) {
 	case NODE_EV_START: on_start(n, fx); break;
 	case NODE_EV_LINK_UP: on_link_up(n, ev, fx); break;
