@@ -182,9 +182,8 @@ static void on_peer_link(struct coordinator *c, int32_t member, const struct msg
 	mb->next_direct = m->u.peer_link.direct;
 	if (!m->u.peer_link.broken)
 		return;
-	// What was on that link is gone; which answers it carried only its two ends know. A new plan forgets it everywhere.
-	if (sessions_count(c, SESSION_ACTIVE) > 0)
-		coord_lose_member(c, member, "its link to the next node broke", fx);
+	// What was on that link is gone, credits too: even when no answer is under way, a new plan must start them afresh.
+	coord_lose_member(c, member, "its link to the next node broke", fx);
 }
 
 static void on_control(struct coordinator *c, struct coord_link *l, const uint8_t *data, size_t len, struct coord_effects *fx)

@@ -130,7 +130,7 @@ struct node_link *node_prev_direct(struct node *n)
 
 static void report_next_link(struct node *n, bool broken, struct node_effects *fx)
 {
-	if (n->plan.epoch.v == 0 || !n->plan.next.present)
+	if (n->plan.epoch.v == 0)
 		return;
 	struct msg m = {.type = MSG_PEER_LINK};
 	m.u.peer_link.epoch = n->plan.epoch;
@@ -215,8 +215,9 @@ static void on_link_down(struct node *n, const struct node_event *ev, struct nod
 			say_hello(n, fx); // the coordinator may not have noticed: its frames on that link are lost, and so is the plan
 		if (n->leaving && gone.kind == NODE_LINK_CONTROL)
 			fx_exit(fx, OK, "left (the coordinator is gone)");
-	} else if (n->plan.next.present && node_id_is(node_peer_id(n->plan.next.public_key), gone.peer)) {
-		node_log(fx, LOG_WARNING, "link to %s lost (%s)", n->plan.next.name, ev->u.link_down.reason);
+	} else if (is_plan_peer(n, gone.peer)) {
+		// Either neighbour's: steps were lost with the one, credits with the other, and the far end may never have known it to be up.
+		node_log(fx, LOG_WARNING, "a direct link to a neighbour was lost (%s)", ev->u.link_down.reason);
 		report_next_link(n, true, fx);
 	}
 }
