@@ -18,4 +18,5 @@ echo "== tokenizers"
 "$python" tools/oracle/tokenizer_reference.py
 echo "== llama.cpp"
 "$python" tools/oracle/llama_reference.py
+"$python" tools/oracle/llama_f32_reference.py
 git diff --exit-code --stat -- tests/golden && echo "The references say what tests/golden/ holds"
