@@ -68,7 +68,7 @@ MUST_USE enum err engine_embed(struct engine *e, struct engine_item *items, int3
 // Both return ERR_NON_FINITE when an item failed; em tells of the first one, each item's fault of its own.
 MUST_USE enum err engine_forward(struct engine *e, struct engine_item *items, int32_t n_items, struct errmsg *em);
 // engine_logits writes (n, vocab_size) logits of n hidden states (n, hidden_dim), n <= batch_max. With ERR_NON_FINITE every row has been
-// written all the same: the caller finds out which ones are good (sampler_draw and logits_hash_push refuse the others).
+// written all the same: the caller finds out which ones are good (sampler_draw refuses the others; never hash them).
 MUST_USE enum err engine_logits(struct engine *e, const float *hidden, int32_t n, float *logits, struct errmsg *em);
 
 // engine_fault_describe writes what a person reads into em and returns the fault's code.
