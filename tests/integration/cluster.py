@@ -157,7 +157,7 @@ class Cluster:
 
     def invite(self):
         """Returns the invite's URL."""
-        return json.loads(self.command("invite", "--state", self.state(self.coordinator), "--json").stdout)["url"]
+        return json.loads(self.command("invite", "--state", self.state(self.coordinator), "--json").stdout)["invite"]
 
     # Nodes
 
