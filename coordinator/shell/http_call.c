@@ -339,7 +339,7 @@ void call_start(struct http_call *c)
 	c->since_ns = loop_now_ns(c->api->p.loop);
 	enum err e = http_is_gone(c->x) ? ERR_CLOSED : answer_start(c->api->p.coord, &q, &c->answer, &em);
 	if (e != OK) {
-		give_up(c, e, e == ERR_CLOSED ? "" : em.text);
+		give_up(c, e, e == ERR_CLOSED ? "" : em.text); // when gone, to nobody: but the exchange must end
 		call_free(c);
 		return;
 	}
@@ -352,6 +352,7 @@ void call_watch(struct http_call *c, int64_t now_ns)
 		return;
 	if (http_is_gone(c->x)) {
 		cancel(c);
+		http_abort(c->x); // a suspended connection is never looked at again
 		return;
 	}
 	if (!c->stream)
@@ -361,6 +362,8 @@ void call_watch(struct http_call *c, int64_t now_ns)
 	if (!c->has_begun || c->is_over || now_ns - c->sent_ns < SIGN_OF_LIFE_NS || !http_is_idle(c->x))
 		return;
 	c->sent_ns = now_ns;
-	if (!http_stream_push(c->x, sign_of_life, sizeof sign_of_life - 1))
+	if (!http_stream_push(c->x, sign_of_life, sizeof sign_of_life - 1)) {
+		give_up(c, ERR_NOMEM, NULL);
 		cancel(c);
+	}
 }
