@@ -89,7 +89,8 @@ struct sim {
 	int32_t *tokens;
 	uint8_t head_bufs[2 * CREDITS + SLOTS][CHUNK * 8];
 	const uint8_t *message;
-	struct coord_effect embed, sample;
+	size_t message_len;
+	struct coord_effect sample;
 	struct fake_node nodes[N_NODES];
 	struct request reqs[N_REQS + 1];
 	int64_t fifo[4096];   // last delivery per link end
@@ -327,15 +328,10 @@ static void coord_effect(struct sim *s, const struct coord_effect *f)
 		send(s, HEAD, f->u.send.link, f->u.send.head, f->u.send.head_len, f->u.send.buf >= 0 ? s->head_bufs[f->u.send.buf] + f->u.send.off : NULL,
 			f->u.send.len);
 		break;
-	case COORD_FX_RELAY: {
-		struct step st;
+	case COORD_FX_RELAY:
 		assert_true(s->message != NULL);
-		size_t len = step_decode(s->message, FRAME_STEP_BYTES, &st) == OK || s->message[0] == FRAME_STEP ? 0 : FRAME_CREDIT_BYTES;
-		if (len == 0)
-			len = FRAME_STEP_BYTES + (size_t)(s->message[40] | s->message[41] << 8);
-		send(s, HEAD, f->u.close.link, s->message, len, NULL, 0);
+		send(s, HEAD, f->u.close.link, s->message, s->message_len, NULL, 0);
 		break;
-	}
 	case COORD_FX_TAKE: memcpy(s->head_bufs[f->u.take.buf], s->message + f->u.take.msg_off, f->u.take.len); break;
 	case COORD_FX_CLOSE:
 		if (find_link(s, f->u.close.link) >= 0)
@@ -403,7 +399,7 @@ static void at_head(struct sim *s, const struct ev *e)
 		ev.type = COORD_EV_MESSAGE;
 		ev.u.message.link = e->link;
 		ev.u.message.data = s->message = e->data;
-		ev.u.message.len = e->len;
+		ev.u.message.len = s->message_len = e->len;
 		step_coord(s, &ev);
 		s->message = NULL;
 		return;
