@@ -108,11 +108,6 @@ static struct node_link *find_link(struct node *n, uint32_t handle)
 	return NULL;
 }
 
-bool node_next_is_peer(const struct node *n)
-{
-	return n->plan.next.present;
-}
-
 static struct node_link *direct_link(struct node *n, const struct msg_peer *p)
 {
 	return p->present ? node_link_of(n, node_peer_id(p->public_key), NODE_LINK_DATA) : NULL;
@@ -191,12 +186,12 @@ static void on_link_up(struct node *n, const struct node_event *ev, struct node_
 }
 
 // lose_plan forgets everything under way; the engine keeps its weights for the plan to come.
-static void lose_plan(struct node *n, struct node_effects *fx)
+static void lose_plan(struct node *n)
 {
 	n->plan.epoch.v = 0;
 	n->loaded = false;
 	n->has_next = false;
-	stage_reset(n, fx);
+	stage_reset(n);
 }
 
 static void on_link_down(struct node *n, const struct node_event *ev, struct node_effects *fx)
@@ -210,7 +205,7 @@ static void on_link_down(struct node *n, const struct node_event *ev, struct nod
 		node_log(fx, LOG_WARNING, "%s link to the coordinator lost (%s): trying again", gone.kind == NODE_LINK_CONTROL ? "control" : "data",
 			ev->u.link_down.reason);
 		n->welcomed = n->welcomed && gone.kind != NODE_LINK_CONTROL;
-		lose_plan(n, fx);
+		lose_plan(n);
 		if (gone.kind == NODE_LINK_DATA)
 			say_hello(n, fx); // the coordinator may not have noticed: its frames on that link are lost, and so is the plan
 		if (n->leaving && gone.kind == NODE_LINK_CONTROL)
@@ -285,7 +280,7 @@ static void adopt_plan(struct node *n, const struct msg_plan *p, struct node_eff
 	n->loaded = false;
 	change_peer(n, &n->plan.prev, &p->prev, fx);
 	change_peer(n, &n->plan.next, &p->next, fx);
-	stage_reset(n, fx);
+	stage_reset(n);
 	if (p->layer_end > n->config.n_layers) {
 		answer_loaded(n, "the plan names layers that the model does not have", fx);
 		return;
@@ -315,7 +310,7 @@ static void on_plan(struct node *n, const struct msg_plan *p, struct node_effect
 		return; // older than what we have: crossed on the way
 	if (n->forward_id != 0 || n->load_id != 0) {
 		// The engine still works for the old plan; what it computes is not sent any more.
-		lose_plan(n, fx);
+		lose_plan(n);
 		n->next = *p;
 		n->has_next = true;
 		return;
@@ -357,7 +352,7 @@ static void forget_peer(struct node *n, struct msg_peer *p, struct node_id who, 
 	part_from(n, p, fx);
 	memset(p->psk, 0, sizeof p->psk);
 	p->present = false;
-	lose_plan(n, fx);
+	lose_plan(n);
 }
 
 static void on_control(struct node *n, struct node_link *l, const uint8_t *data, size_t len, struct node_effects *fx)

@@ -82,11 +82,10 @@ void node_send_msg(struct node *n, struct node_effects *fx, const struct msg *m)
 struct node_link *node_link_of(struct node *n, struct node_id peer, enum node_link_kind kind);
 struct node_link *node_next_direct(struct node *n); // the direct data link to the next stage, or NULL
 struct node_link *node_prev_direct(struct node *n);
-bool node_next_is_peer(const struct node *n); // the next stage is another machine that may be dialled
 struct node_id node_peer_id(const uint8_t public_key[KEY_BYTES]);
 
 // stage.c
-void stage_reset(struct node *n, struct node_effects *fx);
+void stage_reset(struct node *n);
 void stage_on_frame(struct node *n, struct node_link *l, const uint8_t *data, size_t len, struct node_effects *fx);
 void stage_on_forward_done(struct node *n, const struct node_event *ev, struct node_effects *fx);
 void stage_on_cancel(struct node *n, struct session_id session, struct node_effects *fx);

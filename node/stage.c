@@ -39,9 +39,8 @@ static uint16_t next_stage(const struct node *n)
 	return n->plan.stage == n->plan.n_stages - 1 ? STAGE_HEAD : (uint16_t)(n->plan.stage + 1);
 }
 
-void stage_reset(struct node *n, struct node_effects *fx)
+void stage_reset(struct node *n)
 {
-	(void)fx;
 	n->queue.n = 0;
 	n->out.n = 0;
 	for (int32_t i = 0; i < HOP_CREDITS_MAX; i++) {
