@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -51,12 +52,13 @@ int socket_connect(const char *from, uint16_t port)
 	return fd;
 }
 
-int socket_start_connect(uint16_t port)
+int socket_listen_full(int *fill, uint16_t *port)
 {
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct sockaddr_in sa = loopback("127.0.0.1", port);
-	if (fd < 0 || (connect(fd, (struct sockaddr *)&sa, sizeof sa) != 0 && errno != EINPROGRESS))
-		die("connect");
+	int fd = socket_listen(0, port);
+	*fill = socket_connect(NULL, *port);
+	struct pollfd queued = {.fd = fd, .events = POLLIN}; // connect returns before the listener has seen the last packet of the handshake
+	if (poll(&queued, 1, 20000) != 1)
+		die("socket_listen_full");
 	return fd;
 }
 

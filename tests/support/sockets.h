@@ -8,10 +8,10 @@
 
 // socket_listen listens on 127.0.0.1 at any free port; *port says which.
 int socket_listen(int backlog, uint16_t *port);
+// socket_listen_full listens with a queue that is full: *fill is the connection in it, and a further one is neither taken nor refused.
+int socket_listen_full(int *fill, uint16_t *port);
 // socket_connect connects to 127.0.0.1:port from `from` (127.x.y.z; NULL: any). The connection needs nobody to accept it.
 int socket_connect(const char *from, uint16_t port);
-// socket_start_connect does not wait for the connection.
-int socket_start_connect(uint16_t port);
 void socket_send(int fd, const void *data, size_t len);
 // socket_reset closes with RST.
 void socket_reset(int fd);
