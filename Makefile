@@ -193,7 +193,7 @@ tidy: all
 	@python3 tools/tidy.py
 
 bench: all model venv
-	@set -e; for f in $(wildcard bench/*.sh bench/*.py); do echo "== $$f"; \
+	@set -e; for f in $(wildcard bench/*_bench.sh bench/*_bench.py); do echo "== $$f"; \
 		case $$f in *.py) $(PYTHON) $$f;; *) sh $$f;; esac; done
 
 oracle: all model
