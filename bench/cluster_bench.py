@@ -5,8 +5,9 @@
            one process with one compute thread. Threshold: at most 1.15.
   batch    total time of eight clients at once over that of the same eight one after the other, three stages. Threshold: at most 0.6.
 
-Run it on a quiet machine: python3 bench/cluster_bench.py [PAIRS]
+Run it on a quiet machine: python3 bench/cluster_bench.py [--pairs N] [--only hops|batch]
 """
+import argparse
 import pathlib
 import sys
 import tempfile
@@ -53,7 +54,11 @@ def measure(name, n_pairs, a, b, at_most):
 
 
 def main():
-    n_pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    parser = argparse.ArgumentParser(description="What a cluster costs and gains on this machine.")
+    parser.add_argument("--only", choices=["hops", "batch"], help="default: both")
+    parser.add_argument("--pairs", type=int, default=20, help="pairs of runs (default 20)")
+    args = parser.parse_args()
+    ok = True
     with tempfile.TemporaryDirectory() as folder:
         c = cluster_module.Cluster(ROOT / "build/bin/hearth", MODEL, folder)
         try:
@@ -63,9 +68,11 @@ def main():
             c.wait_status(lambda s: s["ready"] and all(n.get("next_link") != "relay" for n in s["nodes"]), 60, "direct links")
             ring = lambda: ms_per_token(c.run(PROMPT, "--no-logits-hash", n=N_TOKENS))  # noqa: E731
             alone = lambda: ms_per_token(c.run_alone(PROMPT, "--no-logits-hash", "--threads", "1", n=N_TOKENS))  # noqa: E731
-            ring(), alone()  # the first run of each reads the file
-            ok = measure("hops", n_pairs, ring, alone, 1.15)
-            ok &= measure("batch", n_pairs, lambda: together(c), lambda: one_after_the_other(c), 0.6)
+            if args.only != "batch":
+                ring(), alone()  # the first run of each reads the file
+                ok &= measure("hops", args.pairs, ring, alone, 1.15)
+            if args.only != "hops":
+                ok &= measure("batch", args.pairs, lambda: together(c), lambda: one_after_the_other(c), 0.6)
         finally:
             c.close()
     return 0 if ok else 1
