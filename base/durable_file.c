@@ -46,6 +46,11 @@ static enum err sync_directory(const char *path, struct errmsg *em)
 	return e;
 }
 
+enum err durable_file_publish(const char *temp, const char *path, struct errmsg *em)
+{
+	return rename(temp, path) == 0 ? sync_directory(path, em) : io_fail(em, path);
+}
+
 enum err durable_file_write(const char *path, const void *data, size_t len, struct errmsg *em)
 {
 	char temp[PATH_CAP];
@@ -60,11 +65,11 @@ enum err durable_file_write(const char *path, const void *data, size_t len, stru
 	enum err e = ok ? OK : io_fail(em, temp);
 	if (close(fd) != 0 && e == OK)
 		e = io_fail(em, temp);
-	if (e == OK && rename(temp, path) != 0)
-		e = io_fail(em, path);
+	if (e == OK)
+		e = durable_file_publish(temp, path, em);
 	if (e != OK)
 		unlink(temp);
-	return e == OK ? sync_directory(path, em) : e;
+	return e;
 }
 
 static enum err check_private(int fd, const char *path, struct errmsg *em)
@@ -72,21 +77,36 @@ static enum err check_private(int fd, const char *path, struct errmsg *em)
 	struct stat st;
 	if (fstat(fd, &st) != 0)
 		return io_fail(em, path);
-	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
-		return errmsg_fail(em, ERR_AUTH, "%s: others may read it, or it is not a plain file of yours (want mode 0600)", path);
+	if (!S_ISREG(st.st_mode))
+		return errmsg_fail(em, ERR_FORMAT, "%s: not a regular file", path);
+	if (st.st_uid != geteuid())
+		return errmsg_fail(em, ERR_AUTH, "%s: belongs to user %u (want %u)", path, st.st_uid, geteuid());
+	if ((st.st_mode & 0177) != 0)
+		return errmsg_fail(em, ERR_AUTH, "%s: mode %04o lets others at its secrets (want 0600)", path, st.st_mode & 07777);
 	return OK;
+}
+
+enum err durable_file_open(const char *path, int *fd, struct errmsg *em)
+{
+	*fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (*fd < 0)
+		return errmsg_fail(em, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", path, strerror(errno));
+	enum err e = check_private(*fd, path, em);
+	if (e != OK) {
+		close(*fd);
+		*fd = -1;
+	}
+	return e;
 }
 
 enum err durable_file_read(const char *path, void *data, size_t cap, size_t *len, struct errmsg *em)
 {
-	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 && errno == ENOENT)
-		return errmsg_fail(em, ERR_NOT_FOUND, "%s: no such file", path);
-	if (fd < 0)
-		return io_fail(em, path);
-	enum err e = check_private(fd, path, em);
+	int fd;
 	*len = 0;
-	while (e == OK) {
+	enum err e = durable_file_open(path, &fd, em);
+	if (e != OK)
+		return e;
+	for (;;) {
 		uint8_t more;
 		ssize_t n = *len < cap ? read(fd, (uint8_t *)data + *len, cap - *len) : read(fd, &more, 1);
 		if (n < 0 && errno == EINTR)
@@ -95,10 +115,10 @@ enum err durable_file_read(const char *path, void *data, size_t cap, size_t *len
 			e = io_fail(em, path);
 		else if (n > 0 && *len == cap)
 			e = errmsg_fail(em, ERR_LIMIT, "%s: longer than %zu bytes", path, cap);
-		else if (n == 0)
-			break;
 		else
 			*len += (size_t)n;
+		if (n == 0 || e != OK)
+			break;
 	}
 	close(fd);
 	return e;

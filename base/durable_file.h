@@ -1,5 +1,5 @@
 // Small files that must survive a crash whole: written under another name, fsynced, renamed, the directory fsynced. Mode 0600 from the first
-// byte: most of them hold secrets. Any thread.
+// byte: most of them hold secrets. Any thread, but one writer of a path at a time (a state directory's lock sees to that).
 #ifndef HEARTH_BASE_DURABLE_FILE_H
 #define HEARTH_BASE_DURABLE_FILE_H
 
@@ -10,8 +10,13 @@
 
 // durable_file_write replaces `path`. Afterwards it holds either all of the old content or all of the new, whatever happens.
 MUST_USE enum err durable_file_write(const char *path, const void *data, size_t len, struct errmsg *em);
-// durable_file_read reads a file of at most cap bytes. ERR_NOT_FOUND; ERR_AUTH when others may read it or it is not a plain file of ours;
-// ERR_LIMIT when it is longer.
+// durable_file_publish gives a complete file, itself on disk already, its name for good.
+MUST_USE enum err durable_file_publish(const char *temp, const char *path, struct errmsg *em);
+
+// durable_file_open opens a private file to read. ERR_NOT_FOUND; ERR_AUTH: of another user, or others may read it; ERR_FORMAT: not a
+// regular file; ERR_IO, for a symbolic link too. Never waits (a fifo).
+MUST_USE enum err durable_file_open(const char *path, int *fd, struct errmsg *em);
+// durable_file_read reads a private file of at most cap bytes: errors as in durable_file_open; ERR_LIMIT when it is longer.
 MUST_USE enum err durable_file_read(const char *path, void *data, size_t cap, size_t *len, struct errmsg *em);
 
 #endif

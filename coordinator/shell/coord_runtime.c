@@ -455,12 +455,15 @@ static void fx_sample(struct coord_runtime *rt, const struct coord_effect *f)
 
 // ---- the core
 
-static void on_stored(void *ctx, uint32_t id, enum err err)
+static void on_stored(void *ctx, uint32_t id, enum err err, const char *text)
 {
+	struct coord_runtime *rt = ctx;
+	if (err != OK)
+		log_line(rt->p.log, LOG_ERROR, "%s: %s", rt->p.store_path, text);
 	struct coord_event ev = {.type = COORD_EV_STORED};
 	ev.u.stored.id = id;
 	ev.u.stored.err = err;
-	step(ctx, &ev);
+	step(rt, &ev);
 }
 
 static void fx_store(struct coord_runtime *rt, const struct coord_effect *f)
