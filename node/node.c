@@ -152,10 +152,14 @@ static void say_hello(struct node *n, struct node_effects *fx)
 	}
 }
 
+static bool is_peer(const struct msg_peer *p, struct node_id id)
+{
+	return p->present && node_id_is(node_peer_id(p->public_key), id);
+}
+
 static bool is_plan_peer(const struct node *n, struct node_id id)
 {
-	return (n->plan.prev.present && node_id_is(node_peer_id(n->plan.prev.public_key), id)) ||
-		(n->plan.next.present && node_id_is(node_peer_id(n->plan.next.public_key), id));
+	return is_peer(&n->plan.prev, id) || is_peer(&n->plan.next, id);
 }
 
 static void on_link_up(struct node *n, const struct node_event *ev, struct node_effects *fx)
@@ -185,12 +189,18 @@ static void on_link_up(struct node *n, const struct node_event *ev, struct node_
 		report_next_link(n, false, fx);
 }
 
+static void drop_next_plan(struct node *n)
+{
+	memset(&n->next, 0, sizeof n->next);
+	n->has_next = false;
+}
+
 // lose_plan forgets everything under way; the engine keeps its weights for the plan to come.
 static void lose_plan(struct node *n)
 {
 	n->plan.epoch.v = 0;
 	n->loaded = false;
-	n->has_next = false;
+	drop_next_plan(n);
 	stage_reset(n);
 }
 
@@ -326,6 +336,7 @@ static void on_loaded(struct node *n, const struct node_event *ev, struct node_e
 	if (ev->u.loaded.err == OK) {
 		n->engine = n->plan;
 		n->engine.epoch.v = 1; // any: it is there
+		n->engine.prev = n->engine.next = (struct msg_peer){0}; // their keys stay in one place, which a revocation wipes
 	}
 	if (n->has_next || n->plan.epoch.v == 0)
 		return;
@@ -347,12 +358,22 @@ static void keep_epoch(struct node *n, struct member_epoch e, struct node_effect
 
 static void forget_peer(struct node *n, struct msg_peer *p, struct node_id who, struct node_effects *fx)
 {
-	if (!p->present || !node_id_is(node_peer_id(p->public_key), who))
+	if (!is_peer(p, who))
 		return;
+	node_log(fx, LOG_WARNING, "neighbour %s was revoked: its link is closed", p->name);
 	part_from(n, p, fx);
 	memset(p->psk, 0, sizeof p->psk);
 	p->present = false;
 	lose_plan(n);
+}
+
+static void on_revoked(struct node *n, struct member_epoch epoch, struct node_id who, struct node_effects *fx)
+{
+	keep_epoch(n, epoch, fx);
+	if (n->has_next && (is_peer(&n->next.prev, who) || is_peer(&n->next.next, who)))
+		drop_next_plan(n); // written before the revocation; another is on its way
+	forget_peer(n, &n->plan.prev, who, fx);
+	forget_peer(n, &n->plan.next, who, fx);
 }
 
 static void on_control(struct node *n, struct node_link *l, const uint8_t *data, size_t len, struct node_effects *fx)
@@ -376,11 +397,7 @@ static void on_control(struct node *n, struct node_link *l, const uint8_t *data,
 		if (m.u.cancel.epoch.v == n->plan.epoch.v && n->plan.epoch.v != 0)
 			stage_on_cancel(n, m.u.cancel.session, fx);
 		return;
-	case MSG_REVOKED:
-		keep_epoch(n, m.u.revoked.member_epoch, fx);
-		forget_peer(n, &n->plan.prev, m.u.revoked.node, fx);
-		forget_peer(n, &n->plan.next, m.u.revoked.node, fx);
-		return;
+	case MSG_REVOKED: on_revoked(n, m.u.revoked.member_epoch, m.u.revoked.node, fx); return;
 	case MSG_BYE: fx_exit(fx, OK, "left the cluster"); return;
 	default:
 		node_log(fx, LOG_WARNING, "the coordinator sent %s, which a node does not take: closing the link", msg_name(m.type));
@@ -532,8 +549,10 @@ void node_step(struct node *n, const struct node_event *ev, struct node_effects 
 	case NODE_EV_LEAVE: on_leave(n, fx); break;
 	case NODE_EV_TICK: on_tick(n, fx); break;
 	}
-	if (n->has_next && n->forward_id == 0 && n->load_id == 0)
+	if (n->has_next && n->forward_id == 0 && n->load_id == 0) {
 		adopt_plan(n, &n->next, fx);
+		drop_next_plan(n);
+	}
 	stage_pump(n, fx);
 	n->stepped_ns = n->now_ns;
 }

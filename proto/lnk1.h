@@ -77,7 +77,7 @@ enum lnk1_status {
 	X(LNK1_BAD_FIELD, "a field outside its range") \
 	X(LNK1_NO_VERSION, "no common protocol version") \
 	X(LNK1_OTHER_CANON, "the other end computes another canonical arithmetic") \
-	X(LNK1_OLD_EPOCH, "the coordinator's member epoch is older than ours") \
+	X(LNK1_OLD_EPOCH, "the coordinator's member epoch is older than ours: was its state directory restored from a copy?") \
 	X(LNK1_REFUSED, "refused by this end")
 
 enum lnk1_failure {

@@ -225,7 +225,7 @@ static void on_dial_failed(void *ctx, const char *addr, const struct link_down *
 	struct rt_dialer *d = ctx;
 	(void)next_ns;
 	const char *who = d->is_coordinator ? "the coordinator" : d->who.name;
-	bool is_refusal = down->reason == LINK_DOWN_HANDSHAKE || down->reason == LINK_DOWN_LOST;
+	bool is_refusal = down->reason == LINK_DOWN_LOST; // during the handshake; a handshake that fails at this end says why itself
 	log_line(d->rt->p.log, d->is_quiet ? LOG_DEBUG : LOG_WARNING, "cannot reach %s at %s: %s%s; trying again", who, addr, down->text,
 		d->is_coordinator && is_refusal ? " (is this machine still a member? hearth status on the coordinator tells)" : "");
 	d->is_quiet = true;
