@@ -10,11 +10,24 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("HEARTH_BIN", ROOT / "build/bin/hearth")).resolve()  # the program under test
 POLL_S = 0.02
 
 
+def is_sanitized(path):
+    return path.exists() and b"__asan_init" in path.read_bytes()
+
+
+IS_SANITIZED = is_sanitized(BIN)
+# AddressSanitizer's build, without optimisation, takes so many times as long: every deadline does, too.
+PATIENCE = 8 if IS_SANITIZED else 1
+# What its allocator keeps back of freed memory (ASAN_OPTIONS in conftest.py), when a test measures that memory was given back.
+MEMORY_ROOM_KIB = 128 * 1024 if IS_SANITIZED else 0
+
+
 def wait_until(condition, seconds, what):
-    """Polls until condition() gives something true, and returns that; TimeoutError names `what` after `seconds`."""
+    """Polls until condition() gives something true, and returns that; TimeoutError names `what` after `seconds` times PATIENCE."""
+    seconds *= PATIENCE
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -68,7 +81,7 @@ class Process:
 
     def wait_exit(self, seconds=20):
         """Waits for the end; returns the exit code, negative for a signal."""
-        return self.popen.wait(seconds)
+        return self.popen.wait(seconds * PATIENCE)
 
     def send(self, signum):
         self.popen.send_signal(signum)
@@ -78,6 +91,18 @@ class Process:
         if self.is_running():
             self.send(signal.SIGTERM)
         return self.wait_exit(seconds)
+
+    def end(self):
+        """SIGTERM, then once more (leave at once), then SIGKILL: an orderly end when it can have one."""
+        for _ in range(2):
+            if self.is_running():
+                self.send(signal.SIGCONT)
+                self.send(signal.SIGTERM)
+                try:
+                    self.popen.wait(10)
+                except subprocess.TimeoutExpired:
+                    pass
+        self.kill()
 
     def kill(self):
         """SIGKILL to it and its children; waits. Works on a stopped process too."""
@@ -94,6 +119,26 @@ class Process:
 
     def n_descriptors(self):
         return len(os.listdir("/proc/%d/fd" % self.pid))
+
+    def connections(self):
+        """{(own port, other port)} of its established TCP connections, as the kernel sees them: also of a stopped process."""
+        folder, own = "/proc/%d/fd" % self.pid, set()
+        for fd in os.listdir(folder):
+            try:
+                own.add(os.readlink("%s/%s" % (folder, fd)))
+            except FileNotFoundError:
+                pass  # closed meanwhile
+        out = set()
+        for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            f = line.split()
+            if f[3] == "01" and "socket:[%s]" % f[9] in own:
+                out.add((int(f[1].split(":")[1], 16), int(f[2].split(":")[1], 16)))
+        return out
+
+
+def n_links(a, b):
+    """How many connections two processes have with each other, open at both ends."""
+    return len(a.connections() & {(there, here) for here, there in b.connections()})
 
 
 class Cluster:
@@ -118,7 +163,7 @@ class Cluster:
 
     def command(self, *argv, seconds=60, check=True, stdin=None):
         """Runs `hearth ARGV` to its end; returns subprocess.CompletedProcess with text."""
-        p = subprocess.run([str(self.hearth), *map(str, argv)], input=stdin, capture_output=True, text=True, timeout=seconds,
+        p = subprocess.run([str(self.hearth), *map(str, argv)], input=stdin, capture_output=True, text=True, timeout=seconds * PATIENCE,
                            stdin=subprocess.DEVNULL if stdin is None else None)
         if check:
             assert p.returncode == 0, "hearth %s: exit code %d\n%s%s" % (argv[0], p.returncode, p.stdout, p.stderr)
@@ -198,6 +243,13 @@ class Cluster:
                     yield "%s (%s)" % (path.name, code), data[-cap:].decode("utf-8", "replace")
 
     def close(self):
+        if IS_SANITIZED:  # a leak is reported at an orderly end
+            running = [p for p in self.processes.values() if p.is_running()]
+            threads = [threading.Thread(target=p.end) for p in running]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
         for p in self.processes.values():
             p.kill()
 

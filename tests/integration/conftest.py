@@ -9,11 +9,17 @@
 
 Every process a test started is killed when it ends; the logs of a test that failed are part of its report. Nothing sleeps:
 tests wait for a condition with a deadline (cluster.wait_until), and each test has one itself (120 s, or @pytest.mark.deadline(n)).
+
+The program may be a sanitizer's build (HEARTH_BIN): then every process writes what the sanitizer finds into one folder, every process that a test
+leaves running is ended in order, so that leaks are found, and a test fails that leaves a report. Tests marked `covering` are enough
+to go through every part of the program once.
 """
 import os
 import pathlib
+import shutil
 import signal
 import sys
+import tempfile
 
 import pytest
 
@@ -24,14 +30,53 @@ DEADLINE_S = 120
 LOG_SHOWN = 6000  # bytes of each log, its end
 
 
+class SanitizerReports:
+    """What sanitizers say of the processes under test."""
+
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="hearth-reports-"))
+        for name, options in (("ASAN_OPTIONS", "quarantine_size_mb=32"), ("UBSAN_OPTIONS", "print_stacktrace=1")):
+            os.environ[name] = ":".join(filter(None, [os.environ.get(name), options, "log_path=%s/report" % self.folder]))
+
+    def take(self):
+        """Returns the text of the reports since the last time."""
+        texts = []
+        for path in sorted(self.folder.iterdir()):
+            texts.append("%s:\n%s" % (path.name, path.read_text(errors="replace")))
+            path.unlink()
+        return "\n".join(texts)
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "deadline(seconds): how long the test may take, instead of %d" % DEADLINE_S)
+    config.addinivalue_line("markers", "covering: of the tests that a sanitizer's build runs in `make check`")
+    config.hearth_reports = SanitizerReports()
+
+
+def pytest_sessionfinish(session):
+    text = session.config.hearth_reports.take()
+    if text:  # of a process that outlived its test: a module's
+        print("\n%s\na sanitizer's report after the last test" % text)
+        session.exitstatus = 1
+
+
+def pytest_unconfigure(config):
+    shutil.rmtree(config.hearth_reports.folder, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def no_sanitizer_report(request):
+    """Set up before any cluster of the test, hence checked when that is closed."""
+    yield
+    text = request.config.hearth_reports.take()
+    if text:
+        pytest.fail("a sanitizer reports:\n%s" % text, pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     marker = item.get_closest_marker("deadline")
-    seconds = marker.args[0] if marker else DEADLINE_S
+    seconds = (marker.args[0] if marker else DEADLINE_S) * cluster_module.PATIENCE
 
     def late(signum, frame):
         raise TimeoutError("the test took longer than its deadline of %d s" % seconds)
@@ -58,7 +103,7 @@ def pytest_runtest_makereport(item, call):
 @pytest.fixture(scope="session")
 def hearth():
     """Path of the program under test: HEARTH_BIN, or the plain build."""
-    path = pathlib.Path(os.environ.get("HEARTH_BIN", cluster_module.ROOT / "build/bin/hearth"))
+    path = cluster_module.BIN
     assert path.exists(), "%s is not there: run make first" % path
     return path
 

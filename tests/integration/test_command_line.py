@@ -4,14 +4,13 @@ import subprocess
 
 import pytest
 
-from cluster import ROOT
+from cluster import BIN as HEARTH, PATIENCE, ROOT
 
-HEARTH = ROOT / "build" / "bin" / "hearth"
 COMMANDS = ["run", "serve", "invite", "join", "revoke", "status", "inspect", "tokenize"]
 
 
 def hearth(*args):
-    return subprocess.run([HEARTH, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, cwd="/")
+    return subprocess.run([HEARTH, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30 * PATIENCE, cwd="/")
 
 
 def test_no_command_is_wrong_usage_and_shows_the_help():
@@ -72,4 +71,4 @@ def test_the_example_file_is_printed():
 def test_a_full_disk_is_an_error():
     with open("/dev/full", "w") as full:
         for args in (["--help"], ["--version"], ["example-config"], ["run", "--help"]):
-            assert subprocess.run([HEARTH, *args], stdout=full, stderr=subprocess.PIPE, timeout=30).returncode == 1
+            assert subprocess.run([HEARTH, *args], stdout=full, stderr=subprocess.PIPE, timeout=30 * PATIENCE).returncode == 1

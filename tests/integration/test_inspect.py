@@ -4,12 +4,12 @@ import subprocess
 import sys
 
 import pytest
-from cluster import ROOT
+from cluster import PATIENCE, ROOT
 
 
 @pytest.fixture
 def inspect(hearth):
-    return lambda *argv: subprocess.run([hearth, "inspect", *map(str, argv)], capture_output=True, text=True, timeout=30)
+    return lambda *argv: subprocess.run([hearth, "inspect", *map(str, argv)], capture_output=True, text=True, timeout=30 * PATIENCE)
 
 
 @pytest.fixture

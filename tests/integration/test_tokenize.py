@@ -2,14 +2,13 @@
 import json
 import subprocess
 
-from cluster import ROOT
+from cluster import BIN as HEARTH, PATIENCE, ROOT
 
-HEARTH = ROOT / "build" / "bin" / "hearth"
 MODEL = ROOT / "build" / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def tokenize(*args, stdin=b"", model=MODEL):
-    return subprocess.run([HEARTH, "tokenize", model, *args], input=stdin, capture_output=True, timeout=30)
+    return subprocess.run([HEARTH, "tokenize", model, *args], input=stdin, capture_output=True, timeout=30 * PATIENCE)
 
 
 def ids(*args, stdin=b""):
