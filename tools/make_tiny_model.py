@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write a tiny random llama model as a GGUF file, for tests: the same bytes as tests/support/tiny_llama.c.
+"""Write a tiny random llama model as a GGUF file, for tests: without --loud the same bytes as tests/support/tiny_llama.c.
 
 Only the standard library. The weights depend on the seed and the shape alone.
 """
@@ -23,6 +23,7 @@ U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
 # name: (id, elements per block, bytes per block)
 TYPES = {"f32": (0, 1, 4), "f16": (1, 1, 2), "q4_0": (2, 32, 18), "q4_1": (3, 32, 20), "q8_0": (8, 32, 34), "bf16": (30, 1, 2)}
 ALIGNMENT = 32
+LOUD_SHIFT = 12  # what the loud layer adds is 2^12 as much as otherwise: thousands, where f16 ends 480 above a loud token
 MASK = (1 << 64) - 1
 
 
@@ -131,15 +132,15 @@ def tensors(o):
     return out
 
 
-def random_f32(rng, is_norm):
+def random_f32(rng, is_norm, shift):
     v = rng.next()
     if is_norm:
         return 127 << 23 | (v & 0x1FFFFF)
-    return (v & 0x80000000) | (123 + (v >> 40 & 1)) << 23 | (v & 0x7FFFFF)
+    return (v & 0x80000000) | (123 + shift + (v >> 40 & 1)) << 23 | (v & 0x7FFFFF)
 
 
-def floats(rng, kind, n, is_norm):
-    bits = [random_f32(rng, is_norm) for _ in range(n)]
+def floats(rng, kind, n, is_norm, shift):
+    bits = [random_f32(rng, is_norm, shift) for _ in range(n)]
     if kind == "f32":
         return struct.pack(f"<{n}I", *bits)
     if kind == "bf16":
@@ -147,9 +148,9 @@ def floats(rng, kind, n, is_norm):
     return struct.pack(f"<{n}H", *((b >> 16 & 0x8000) | ((b >> 23 & 0xFF) - 112) << 10 | (b >> 13 & 0x3FF) for b in bits))
 
 
-def blocks(rng, kind, n):
+def blocks(rng, kind, n, shift):
     size = TYPES[kind][2]
-    exponent = 5 if kind == "q8_0" else 9
+    exponent = (5 if kind == "q8_0" else 9) + shift
     out = []
     for _ in range(n):
         d = exponent << 10 | (rng.next() & 0x3FF)
@@ -162,11 +163,27 @@ def blocks(rng, kind, n):
     return b"".join(out)
 
 
-def data(rng, name, kind, cols, rows):
+def data(rng, name, kind, cols, rows, shift):
     block_len = TYPES[kind][1]
     if block_len == 1:
-        return floats(rng, kind, cols * rows, "norm" in name)
-    return blocks(rng, kind, cols // block_len * rows)
+        return floats(rng, kind, cols * rows, "norm" in name, shift)
+    return blocks(rng, kind, cols // block_len * rows, shift)
+
+
+def loud_row(token, cols):
+    """A row of q8_0 whose values are 127 * 512 = 65,024 or the negative: f16 still holds it, but not the sum with what LOUD_SHIFT makes."""
+    rng = Rng(token)
+    return b"".join(struct.pack("<H32b", 24 << 10, *(127 if rng.next() & 1 else -127 for _ in range(32))) for _ in range(cols // 32))
+
+
+def tensor_data(rng, o, name, kind, cols, rows):
+    token, layer = o.loud
+    shift = LOUD_SHIFT if name == f"blk.{layer}.ffn_down.weight" else 0
+    raw = data(rng, name, kind, cols, rows, shift)
+    if token >= 0 and name == "token_embd.weight":
+        row = loud_row(token, cols)
+        raw = raw[: token * len(row)] + row + raw[(token + 1) * len(row) :]
+    return raw
 
 
 def pad(raw):
@@ -183,7 +200,7 @@ def build(o):
         head += string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, type_id, offset)
         offset += -(-(cols // block_len * block_bytes * rows) // ALIGNMENT) * ALIGNMENT
     rng = Rng(o.seed)
-    return pad(head) + b"".join(pad(data(rng, *t)) for t in all_tensors)
+    return pad(head) + b"".join(pad(tensor_data(rng, o, *t)) for t in all_tensors)
 
 
 def types_list(text):
@@ -192,6 +209,11 @@ def types_list(text):
         if t not in TYPES:
             raise argparse.ArgumentTypeError(f"type {t}, wanted one of {', '.join(TYPES)}")
     return out
+
+
+def token_and_layer(text):
+    token, _, layer = text.partition(":")
+    return int(token), int(layer)
 
 
 def main():
@@ -209,9 +231,13 @@ def main():
     p.add_argument("--embd-type", choices=list(TYPES), default="q8_0")
     p.add_argument("--untied", action="store_true", help="write output.weight")
     p.add_argument("--biases", action="store_true", help="write q, k and v biases")
+    p.add_argument("--loud", type=token_and_layer, metavar="TOKEN:LAYER", default=(-1, -1),
+                   help="the hidden state of this token leaves f16's range at this layer, that of others does not")
     o = p.parse_args()
     if o.vocab < VOCAB_MIN:
         p.error(f"--vocab {o.vocab}, wanted at least {VOCAB_MIN}")
+    if o.loud[0] >= 0 and (o.embd_type != "q8_0" or not o.untied or o.loud[0] >= o.vocab or not 0 <= o.loud[1] < o.layers):
+        p.error("--loud wants a token and a layer of the model, --embd-type q8_0, and --untied: a tied head would say the loud token always")
     raw = build(o)
     with open(o.out, "wb") as f:
         f.write(raw)
