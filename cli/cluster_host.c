@@ -123,9 +123,9 @@ enum err cluster_host_open_cluster(struct cluster_host *h, const struct options 
 	};
 	enum err e = fill_core(h, o, n_slots, serve, &p.core, em);
 	if (e == OK && !o->no_node)
-		e = local_link_open(&h->loop, &h->local_control, em);
+		e = local_link_open(&h->loop, LNK1_CONTROL, &link_limits_default, &h->local_control, em);
 	if (e == OK && !o->no_node)
-		e = local_link_open(&h->loop, &h->local_data, em);
+		e = local_link_open(&h->loop, LNK1_DATA, &link_limits_default, &h->local_data, em);
 	p.local_control = h->local_control;
 	p.local_data = h->local_data;
 	if (e == OK)

@@ -25,6 +25,11 @@ const struct link_limits link_limits_default = {
 	.log_lines_per_s = 2,
 };
 
+uint32_t link_record_max(enum lnk1_kind kind)
+{
+	return kind == LNK1_CONTROL ? CONTROL_RECORD_MAX : DATA_RECORD_MAX;
+}
+
 // Before it is up a link has one message under way at most.
 static const struct stream_limits handshake_stream_limits = {.queued_bytes_max = 1024, .queued_chunks_max = 2};
 

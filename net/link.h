@@ -93,6 +93,8 @@ struct link_limits {
 };
 
 extern const struct link_limits link_limits_default;
+// link_record_max returns the bytes of the longest frame on a link of that kind.
+uint32_t link_record_max(enum lnk1_kind kind);
 
 // What a client side needs. params is copied and wiped at the end of the handshake; params.self stays the host's.
 // ERR_FORMAT: no such address ("host:port", or a URL of stream_connect). Nothing is called back from inside.
