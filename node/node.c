@@ -2,12 +2,10 @@
 
 #include "base/assert.h"
 #include "base/log.h"
-#include "proto/lnk1.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-#define QUIET_NS 5000000000 // without a step: no answer is between two of its tokens
 #define LEAVE_PATIENCE_NS 30000000000 // an answer may be under way; a coordinator that never says Bye must not hold us for ever
 
 // ---- effects
@@ -47,7 +45,7 @@ void node_log(struct node_effects *fx, int level, const char *fmt, ...)
 	f->u.log.text = fx_text(fx, text);
 }
 
-static void send_bytes(struct node_effects *fx, uint32_t link, const uint8_t *data, size_t len)
+void node_fx_send(struct node_effects *fx, uint32_t link, const uint8_t *data, size_t len)
 {
 	struct node_effect *f = node_fx(fx, NODE_FX_SEND);
 	f->u.send.link = link;
@@ -62,7 +60,8 @@ void node_send_msg(struct node *n, struct node_effects *fx, const struct msg *m)
 	if (l == NULL)
 		return;
 	uint8_t frame[MSG_ENCODED_MAX];
-	send_bytes(fx, l->handle, frame, msg_encode(m, frame));
+	l->used = n->plan.epoch;
+	node_fx_send(fx, l->handle, frame, msg_encode(m, frame));
 }
 
 static void fx_exit(struct node_effects *fx, enum err err, const char *text)
@@ -72,58 +71,16 @@ static void fx_exit(struct node_effects *fx, enum err err, const char *text)
 	f->u.exit.text = fx_text(fx, text);
 }
 
-static void fx_close(struct node_effects *fx, uint32_t link, bool orderly)
+void node_fx_close(struct node_effects *fx, uint32_t link, bool orderly)
 {
 	struct node_effect *f = node_fx(fx, NODE_FX_CLOSE);
 	f->u.close.link = link;
 	f->u.close.orderly = orderly;
 }
 
-// ---- links
+// ---- what the coordinator is told
 
-struct node_id node_peer_id(const uint8_t public_key[KEY_BYTES])
-{
-	struct node_id id;
-	lnk1_node_id(public_key, id.b);
-	return id;
-}
-
-// node_link_of returns the newest link: while a successor is made, both are up.
-struct node_link *node_link_of(struct node *n, struct node_id peer, enum node_link_kind kind)
-{
-	struct node_link *best = NULL;
-	for (size_t i = 0; i < NODE_LINKS_MAX; i++) {
-		struct node_link *l = &n->links[i];
-		if (l->handle != 0 && l->kind == kind && node_id_is(l->peer, peer) && (best == NULL || l->up_ns > best->up_ns))
-			best = l;
-	}
-	return best;
-}
-
-static struct node_link *find_link(struct node *n, uint32_t handle)
-{
-	for (size_t i = 0; i < NODE_LINKS_MAX; i++)
-		if (n->links[i].handle == handle && handle != 0)
-			return &n->links[i];
-	return NULL;
-}
-
-static struct node_link *direct_link(struct node *n, const struct msg_peer *p)
-{
-	return p->present ? node_link_of(n, node_peer_id(p->public_key), NODE_LINK_DATA) : NULL;
-}
-
-struct node_link *node_next_direct(struct node *n)
-{
-	return direct_link(n, &n->plan.next);
-}
-
-struct node_link *node_prev_direct(struct node *n)
-{
-	return direct_link(n, &n->plan.prev);
-}
-
-static void report_next_link(struct node *n, bool broken, struct node_effects *fx)
+void node_report_next_link(struct node *n, bool broken, struct node_effects *fx)
 {
 	if (n->plan.epoch.v == 0)
 		return;
@@ -134,7 +91,7 @@ static void report_next_link(struct node *n, bool broken, struct node_effects *f
 	node_send_msg(n, fx, &m);
 }
 
-static void say_hello(struct node *n, struct node_effects *fx)
+void node_say_hello(struct node *n, struct node_effects *fx)
 {
 	struct msg m = {.type = MSG_HELLO};
 	struct msg_hello *h = &m.u.hello;
@@ -152,42 +109,7 @@ static void say_hello(struct node *n, struct node_effects *fx)
 	}
 }
 
-static bool is_peer(const struct msg_peer *p, struct node_id id)
-{
-	return p->present && node_id_is(node_peer_id(p->public_key), id);
-}
-
-static bool is_plan_peer(const struct node *n, struct node_id id)
-{
-	return is_peer(&n->plan.prev, id) || is_peer(&n->plan.next, id);
-}
-
-static void on_link_up(struct node *n, const struct node_event *ev, struct node_effects *fx)
-{
-	struct node_id peer = ev->u.link_up.peer;
-	bool is_coordinator = node_id_is(peer, n->config.coordinator);
-	struct node_link *old = node_link_of(n, peer, ev->u.link_up.kind);
-	struct node_link *l = find_link(n, 0);
-	for (size_t i = 0; l == NULL && i < NODE_LINKS_MAX; i++)
-		if (n->links[i].handle == 0)
-			l = &n->links[i];
-	if (l == NULL || (!is_coordinator && !is_plan_peer(n, peer))) {
-		fx_close(fx, ev->u.link_up.link, true);
-		return;
-	}
-	*l = (struct node_link){.handle = ev->u.link_up.link, .peer = peer, .kind = ev->u.link_up.kind, .up_ns = n->now_ns,
-		.epoch = n->member_epoch};
-	liveness_init(&l->life, n->now_ns);
-	if (old != NULL) {
-		uint32_t handle = old->handle;
-		old->handle = 0; // its LINK_DOWN is no news
-		fx_close(fx, handle, true);
-	}
-	if (is_coordinator && l->kind == NODE_LINK_CONTROL)
-		say_hello(n, fx);
-	else if (!is_coordinator && n->plan.next.present && node_id_is(node_peer_id(n->plan.next.public_key), peer))
-		report_next_link(n, false, fx);
-}
+// ---- plans
 
 static void drop_next_plan(struct node *n)
 {
@@ -204,64 +126,59 @@ static void lose_plan(struct node *n)
 	stage_reset(n);
 }
 
-static void on_link_down(struct node *n, const struct node_event *ev, struct node_effects *fx)
+void node_on_coordinator_lost(struct node *n, enum node_link_kind kind, struct node_effects *fx)
 {
-	struct node_link *l = find_link(n, ev->u.link_down.link);
-	if (l == NULL)
-		return;
-	struct node_link gone = *l;
-	l->handle = 0;
-	if (node_id_is(gone.peer, n->config.coordinator)) {
-		node_log(fx, LOG_WARNING, "%s link to the coordinator lost (%s): trying again", gone.kind == NODE_LINK_CONTROL ? "control" : "data",
-			ev->u.link_down.reason);
-		n->welcomed = n->welcomed && gone.kind != NODE_LINK_CONTROL;
-		lose_plan(n);
-		if (gone.kind == NODE_LINK_DATA)
-			say_hello(n, fx); // the coordinator may not have noticed: its frames on that link are lost, and so is the plan
-		if (n->leaving && gone.kind == NODE_LINK_CONTROL)
-			fx_exit(fx, OK, "left (the coordinator is gone)");
-	} else if (is_plan_peer(n, gone.peer)) {
-		// Either neighbour's: steps were lost with the one, credits with the other, and the far end may never have known it to be up.
-		node_log(fx, LOG_WARNING, "a direct link to a neighbour was lost (%s)", ev->u.link_down.reason);
-		report_next_link(n, true, fx);
-	}
+	bool has_control = node_link_of(n, n->config.coordinator, NODE_LINK_CONTROL) != NULL;
+	n->welcomed = n->welcomed && has_control;
+	lose_plan(n);
+	if (kind == NODE_LINK_CONTROL)
+		n->newest_epoch.v = 0; // another run of the coordinator may count from below
+	if (has_control)
+		node_say_hello(n, fx); // the coordinator may not have noticed: what was on the link is lost, and so is the plan
+	else if (n->leaving && kind == NODE_LINK_CONTROL)
+		fx_exit(fx, OK, "left (the coordinator is gone)");
 }
 
-// ---- plans
-
-static void connect_peer(const struct msg_peer *p, enum node_effect_type type, struct node_effects *fx)
+static void fx_peer(const struct msg_peer *p, enum node_effect_type type, struct node_effects *fx)
 {
 	struct node_effect *f = node_fx(fx, type);
 	f->u.connect.peer = node_peer_id(p->public_key);
 	f->u.connect.kind = NODE_LINK_DATA;
-	f->u.connect.who = p;
+	f->u.connect.who = type == NODE_FX_CONNECT ? p : NULL;
 }
 
-// part_from ends what joins us to a neighbour. Its links are no longer ours to hear of.
 static void part_from(struct node *n, const struct msg_peer *p, struct node_effects *fx)
 {
-	struct node_id id = node_peer_id(p->public_key);
-	for (size_t i = 0; i < NODE_LINKS_MAX; i++)
-		if (n->links[i].handle != 0 && node_id_is(n->links[i].peer, id))
-			n->links[i].handle = 0;
-	connect_peer(p, NODE_FX_DISCONNECT, fx);
+	node_links_forget(n, node_peer_id(p->public_key));
+	fx_peer(p, NODE_FX_DISCONNECT, fx);
 }
 
+static bool same_key(const struct msg_peer *a, const struct msg_peer *b)
+{
+	return a->present && b->present && memcmp(a->public_key, b->public_key, KEY_BYTES) == 0;
+}
+
+// same_peer: a link that was made for the one serves the other.
 static bool same_peer(const struct msg_peer *a, const struct msg_peer *b)
 {
-	return a->present && b->present && memcmp(a->public_key, b->public_key, KEY_BYTES) == 0 && memcmp(a->psk, b->psk, KEY_BYTES) == 0 &&
-		memcmp(&a->addresses, &b->addresses, sizeof a->addresses) == 0;
+	return same_key(a, b) && memcmp(a->psk, b->psk, KEY_BYTES) == 0 && memcmp(&a->addresses, &b->addresses, sizeof a->addresses) == 0;
 }
 
-static void change_peer(struct node *n, struct msg_peer *have, const struct msg_peer *want, struct node_effects *fx)
+// change_peers parts from who is no neighbour any more and dials who has become one. The two neighbours are a set: one that was behind
+// us and is before us now keeps its link.
+static void change_peers(struct node *n, const struct msg_peer *prev, const struct msg_peer *next, struct node_effects *fx)
 {
-	if (same_peer(have, want))
-		return;
-	if (have->present)
-		part_from(n, have, fx);
-	*have = *want;
-	if (have->present)
-		connect_peer(have, NODE_FX_CONNECT, fx);
+	struct msg_peer old[2] = {n->plan.prev, n->plan.next};
+	struct msg_peer *want[2] = {&n->plan.prev, &n->plan.next};
+	n->plan.prev = *prev;
+	n->plan.next = *next;
+	for (size_t i = 0; i < 2; i++)
+		if (old[i].present && !same_peer(&old[i], want[0]) && !same_peer(&old[i], want[1]) && (i == 0 || !same_key(&old[1], &old[0])))
+			part_from(n, &old[i], fx);
+	for (size_t i = 0; i < 2; i++)
+		if (want[i]->present && !same_peer(want[i], &old[0]) && !same_peer(want[i], &old[1]) && (i == 0 || !same_key(want[1], want[0])))
+			fx_peer(want[i], NODE_FX_CONNECT, fx);
+	memset(old, 0, sizeof old);
 }
 
 static void answer_loaded(struct node *n, const char *error, struct node_effects *fx)
@@ -271,7 +188,7 @@ static void answer_loaded(struct node *n, const char *error, struct node_effects
 	text_copy(m.u.loaded.error, sizeof m.u.loaded.error, error);
 	node_send_msg(n, fx, &m);
 	if (error[0] == '\0')
-		report_next_link(n, false, fx);
+		node_report_next_link(n, false, fx);
 }
 
 static bool engine_fits(const struct msg_plan *engine, const struct msg_plan *p)
@@ -280,28 +197,23 @@ static bool engine_fits(const struct msg_plan *engine, const struct msg_plan *p)
 		engine->ctx_len == p->ctx_len && engine->chunk_max == p->chunk_max && engine->hop_credits == p->hop_credits && engine->wire == p->wire;
 }
 
-static void adopt_plan(struct node *n, const struct msg_plan *p, struct node_effects *fx)
+// let_go: the plan has no part for us. Weights and buffers are somebody else's memory now.
+static void let_go(struct node *n, struct node_effects *fx)
 {
-	struct msg_peer prev = n->plan.prev, next = n->plan.next;
-	n->plan = *p;
-	n->plan.prev = prev;
-	n->plan.next = next;
-	n->has_next = false;
-	n->loaded = false;
-	change_peer(n, &n->plan.prev, &p->prev, fx);
-	change_peer(n, &n->plan.next, &p->next, fx);
-	stage_reset(n);
-	if (p->layer_end > n->config.n_layers) {
-		answer_loaded(n, "the plan names layers that the model does not have", fx);
+	n->engine.epoch.v = 0;
+	if (!n->has_memory)
 		return;
-	}
-	if (engine_fits(&n->engine, p)) {
-		n->loaded = true;
-		answer_loaded(n, "", fx);
-		return;
-	}
+	n->has_memory = false;
+	node_fx(fx, NODE_FX_UNLOAD);
+	node_log(fx, LOG_INFO, "the cluster's plan does without this machine for now: its layers are let go");
+}
+
+static void load(struct node *n, struct node_effects *fx)
+{
+	const struct msg_plan *p = &n->plan;
 	n->load_id = ++n->next_id;
 	n->engine.epoch.v = 0;
+	n->has_memory = true;
 	struct node_effect *f = node_fx(fx, NODE_FX_LOAD);
 	f->u.load.id = n->load_id;
 	f->u.load.layer_begin = p->layer_begin;
@@ -314,10 +226,33 @@ static void adopt_plan(struct node *n, const struct msg_plan *p, struct node_eff
 	f->u.load.wire = p->wire;
 }
 
+static void adopt_plan(struct node *n, const struct msg_plan *p, struct node_effects *fx)
+{
+	struct msg_peer prev = n->plan.prev, next = n->plan.next;
+	n->plan = *p;
+	n->plan.prev = prev;
+	n->plan.next = next;
+	n->has_next = false;
+	n->loaded = false;
+	change_peers(n, &p->prev, &p->next, fx);
+	stage_reset(n);
+	if (p->n_stages == 0) {
+		let_go(n, fx);
+	} else if (p->layer_end > n->config.n_layers) {
+		answer_loaded(n, "the plan names layers that the model does not have", fx);
+	} else if (engine_fits(&n->engine, p)) {
+		n->loaded = true;
+		answer_loaded(n, "", fx);
+	} else {
+		load(n, fx);
+	}
+}
+
 static void on_plan(struct node *n, const struct msg_plan *p, struct node_effects *fx)
 {
-	if (p->epoch.v <= n->plan.epoch.v && n->plan.epoch.v != 0)
+	if (p->epoch.v <= n->newest_epoch.v)
 		return; // older than what we have: crossed on the way
+	n->newest_epoch = p->epoch;
 	if (n->forward_id != 0 || n->load_id != 0) {
 		// The engine still works for the old plan; what it computes is not sent any more.
 		lose_plan(n);
@@ -356,24 +291,25 @@ static void keep_epoch(struct node *n, struct member_epoch e, struct node_effect
 	f->u.store.member_epoch = e;
 }
 
-static void forget_peer(struct node *n, struct msg_peer *p, struct node_id who, struct node_effects *fx)
+static void forget_peer(struct node *n, struct node_id who, struct node_effects *fx)
 {
-	if (!is_peer(p, who))
-		return;
-	node_log(fx, LOG_WARNING, "neighbour %s was revoked: its link is closed", p->name);
-	part_from(n, p, fx);
-	memset(p->psk, 0, sizeof p->psk);
-	p->present = false;
-	lose_plan(n);
+	struct msg_peer *peers[] = {&n->plan.prev, &n->plan.next};
+	for (size_t i = 0; i < ARRAY_LEN(peers); i++) {
+		if (!node_peer_is(peers[i], who))
+			continue;
+		node_log(fx, LOG_WARNING, "neighbour %s was revoked: its link is closed", peers[i]->name);
+		part_from(n, peers[i], fx);
+		memset(peers[i], 0, sizeof *peers[i]);
+		lose_plan(n);
+	}
 }
 
 static void on_revoked(struct node *n, struct member_epoch epoch, struct node_id who, struct node_effects *fx)
 {
 	keep_epoch(n, epoch, fx);
-	if (n->has_next && (is_peer(&n->next.prev, who) || is_peer(&n->next.next, who)))
+	if (n->has_next && (node_peer_is(&n->next.prev, who) || node_peer_is(&n->next.next, who)))
 		drop_next_plan(n); // written before the revocation; another is on its way
-	forget_peer(n, &n->plan.prev, who, fx);
-	forget_peer(n, &n->plan.next, who, fx);
+	forget_peer(n, who, fx);
 }
 
 static void on_control(struct node *n, struct node_link *l, const uint8_t *data, size_t len, struct node_effects *fx)
@@ -382,7 +318,7 @@ static void on_control(struct node *n, struct node_link *l, const uint8_t *data,
 	struct errmsg em;
 	if (msg_decode(data, len, &m, &em) != OK) {
 		node_log(fx, LOG_WARNING, "the coordinator sent what cannot be read (%s): closing the link", em.text);
-		fx_close(fx, l->handle, false);
+		node_fx_close(fx, l->handle, false);
 		return;
 	}
 	switch (m.type) {
@@ -401,7 +337,7 @@ static void on_control(struct node *n, struct node_link *l, const uint8_t *data,
 	case MSG_BYE: fx_exit(fx, OK, "left the cluster"); return;
 	default:
 		node_log(fx, LOG_WARNING, "the coordinator sent %s, which a node does not take: closing the link", msg_name(m.type));
-		fx_close(fx, l->handle, false);
+		node_fx_close(fx, l->handle, false);
 		return;
 	}
 }
@@ -410,7 +346,7 @@ static void on_message(struct node *n, const struct node_event *ev, struct node_
 {
 	const uint8_t *data = ev->u.message.data;
 	size_t len = ev->u.message.len;
-	struct node_link *l = find_link(n, ev->u.message.link);
+	struct node_link *l = node_link_find(n, ev->u.message.link);
 	if (l == NULL)
 		return; // closed by us a moment ago
 	liveness_heard(&l->life, n->now_ns);
@@ -419,7 +355,7 @@ static void on_message(struct node *n, const struct node_event *ev, struct node_
 		uint8_t pong[FRAME_PING_BYTES];
 		ping_encode(FRAME_PONG, cookie, pong);
 		if (data[0] == FRAME_PING)
-			send_bytes(fx, l->handle, pong, sizeof pong);
+			node_fx_send(fx, l->handle, pong, sizeof pong);
 	} else if (l->kind == NODE_LINK_DATA) {
 		stage_on_frame(n, l, data, len, fx);
 	} else {
@@ -429,66 +365,27 @@ static void on_message(struct node *n, const struct node_event *ev, struct node_
 
 // ---- time
 
-// A link is made anew only when nothing can be on its way: frames on two links at once would overtake each other.
-static bool is_quiet(const struct node *n)
-{
-	return n->forward_id == 0 && n->queue.n == 0 && n->out.n == 0 && n->now_ns - n->last_step_ns >= QUIET_NS;
-}
-
-static void check_link(struct node *n, struct node_link *l, struct node_effects *fx)
-{
-	uint8_t ping[FRAME_PING_BYTES];
-	switch (liveness_step(&l->life, &n->config.liveness, n->now_ns)) {
-	case LIVENESS_FINE: break;
-	case LIVENESS_PING:
-		ping_encode(FRAME_PING, (uint64_t)n->now_ns, ping);
-		send_bytes(fx, l->handle, ping, sizeof ping);
-		break;
-	case LIVENESS_DEAD:
-		liveness_restart(&l->life, n->now_ns); // once: the LINK_DOWN follows
-		fx_close(fx, l->handle, false);
-		return;
-	}
-	bool is_old = n->now_ns - l->up_ns >= n->config.link_age_ns || l->epoch.v < n->member_epoch.v;
-	if (!l->refreshing && is_old && is_quiet(n)) {
-		l->refreshing = true;
-		struct node_effect *f = node_fx(fx, NODE_FX_REFRESH);
-		f->u.connect.peer = l->peer;
-		f->u.connect.kind = l->kind;
-	}
-}
-
 // forgive_silence: this machine was away itself. Whatever event comes first after that says so, not only a TICK.
 static void forgive_silence(struct node *n)
 {
 	if (n->now_ns - n->stepped_ns < n->config.liveness.ping_after_ns + n->config.liveness.late_loop_ns)
 		return;
-	for (size_t i = 0; i < NODE_LINKS_MAX; i++)
-		if (n->links[i].handle != 0)
-			liveness_restart(&n->links[i].life, n->now_ns);
+	node_links_forgive(n);
 }
 
 static void on_tick(struct node *n, struct node_effects *fx)
 {
 	if (n->leaving && n->now_ns - n->leave_ns >= LEAVE_PATIENCE_NS)
 		fx_exit(fx, OK, "left (the coordinator did not answer in 30 s)");
-	if (n->config.local)
-		return;
-	for (size_t i = 0; i < NODE_LINKS_MAX; i++)
-		if (n->links[i].handle != 0)
-			check_link(n, &n->links[i], fx);
+	if (!n->config.local)
+		node_links_tick(n, fx);
 }
 
 int64_t node_deadline_ns(const struct node *n)
 {
-	int64_t deadline = n->leaving ? n->leave_ns + LEAVE_PATIENCE_NS : INT64_MAX;
-	for (size_t i = 0; !n->config.local && i < NODE_LINKS_MAX; i++) {
-		if (n->links[i].handle == 0)
-			continue;
-		int64_t d = liveness_deadline_ns(&n->links[i].life, &n->config.liveness);
-		if (d < deadline)
-			deadline = d;
-	}
+	int64_t deadline = n->config.local ? INT64_MAX : node_links_deadline_ns(n);
+	if (n->leaving && n->leave_ns + LEAVE_PATIENCE_NS < deadline)
+		deadline = n->leave_ns + LEAVE_PATIENCE_NS;
 	return deadline;
 }
 
@@ -537,8 +434,8 @@ void node_step(struct node *n, const struct node_event *ev, struct node_effects 
 	forgive_silence(n);
 	switch (ev->type) {
 	case NODE_EV_START: on_start(n, fx); break;
-	case NODE_EV_LINK_UP: on_link_up(n, ev, fx); break;
-	case NODE_EV_LINK_DOWN: on_link_down(n, ev, fx); break;
+	case NODE_EV_LINK_UP: node_links_on_up(n, ev, fx); break;
+	case NODE_EV_LINK_DOWN: node_links_on_down(n, ev, fx); break;
 	case NODE_EV_MESSAGE: on_message(n, ev, fx); break;
 	case NODE_EV_LOADED: on_loaded(n, ev, fx); break;
 	case NODE_EV_FORWARD_DONE: stage_on_forward_done(n, ev, fx); break;

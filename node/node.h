@@ -7,6 +7,10 @@
 // everything that waits, one item per slot -> FORWARD_DONE -> SEND to the next hop when it has a credit, and a CREDIT back to the
 // previous one. Buffers hold hidden states in the plan's wire type, as they travel: the engine's worker decodes and encodes.
 //
+// Two links of one kind to one peer (a renewal; both dialled): frames are taken from both until LINK_DOWN, and sent on the newest only.
+// A hop that has steps on an older link sends none until their credits are back, so that none overtakes another. The older link is closed
+// when the far end has had time to hear of the newer; when it ends in order nothing was lost, else all that was sent on it may be.
+//
 // A plan_epoch is the unit of forgetting: any loss on a hop makes the coordinator send a new plan, which empties the queue, the slots
 // and the credit counts, so that nothing lost is ever waited for. Frames of another epoch change nothing.
 #ifndef HEARTH_NODE_NODE_H
@@ -69,6 +73,7 @@ struct node_event {
 		} link_up;
 		struct {
 			uint32_t link;
+			bool orderly; // both ends closed it, and every frame of either has arrived; false when in doubt
 			const char *reason;
 		} link_down;
 		struct {
@@ -108,6 +113,7 @@ enum node_effect_type {
 	NODE_FX_SEND,       // head bytes, then len bytes of buf from off; copied before the step's effects are done
 	NODE_FX_TAKE,       // copy len bytes of the current message from msg_off into buf
 	NODE_FX_LOAD,       // open an engine for the range, and hop_credits buffers of chunk_max tokens; answers LOADED
+	NODE_FX_UNLOAD,     // close the engine and free the buffers: no plan needs this node. Only while no LOAD or FORWARD is under way
 	NODE_FX_FORWARD,    // answers FORWARD_DONE
 	NODE_FX_STORE,      // keep the member_epoch (fsync); answers STORED
 	NODE_FX_LOG,
@@ -120,7 +126,7 @@ struct node_effect {
 		struct {
 			struct node_id peer;
 			enum node_link_kind kind;
-			const struct msg_peer *who; // keys and addresses; NULL for the coordinator, whom the host knows; the host copies it
+			const struct msg_peer *who; // CONNECT: keys and addresses, which the host copies; NULL for the coordinator, whom the host knows
 		} connect; // also disconnect, refresh
 		struct {
 			uint32_t link;
@@ -190,7 +196,7 @@ struct member_epoch node_member_epoch(const struct node *n);
 struct node_status {
 	bool connected;           // control link up and welcomed
 	struct plan_epoch epoch;
-	int32_t stage, n_stages, layer_begin, layer_end; // when epoch is not 0
+	int32_t stage, n_stages, layer_begin, layer_end; // when epoch is not 0; n_stages 0: the plan has no part for this node
 	bool loaded, direct;      // direct: to the next node
 	int32_t n_bufs_used;
 	uint64_t n_steps, n_tokens;

@@ -4,15 +4,22 @@
 
 #include "node/node.h"
 
-// A link that is up.
+// A link that is up. Its end is a loss when it is the newest of its kind to its peer, or when frames of the plan were sent on it and it
+// did not end in order.
 struct node_link {
 	uint32_t handle; // 0: free
 	struct node_id peer;
 	enum node_link_kind kind;
 	struct liveness life;
 	int64_t up_ns;
+	uint64_t order;            // of coming up: the highest is the newest
 	struct member_epoch epoch; // when it came up: a grown one wants a new handshake
-	bool refreshing; // a successor was asked for
+	struct plan_epoch used;    // the last plan of which something was sent on it
+	bool refreshing;           // a successor was asked for
+	bool retired;              // a successor is up: received from only, since retired_ns
+	int64_t retired_ns;
+	bool closing;              // by us: nothing can be sent on it any more
+	bool has_strayed;          // a frame that its peer has no business to send was logged
 };
 
 // What a KV slot computes now.
@@ -29,6 +36,7 @@ struct work {
 	enum work_state state;
 	bool dead;        // cancelled or of an old plan while RUNNING: not sent
 	bool direct;      // the route its session took at its first step
+	bool relayed;     // it came through the coordinator: its credit goes back the same way, because the coordinator counts them
 	struct step step; // as it arrived
 };
 
@@ -41,6 +49,7 @@ struct work_list {
 struct node {
 	struct node_config config;
 	struct node_link links[NODE_LINKS_MAX];
+	uint64_t n_links_up; // so far
 	int64_t now_ns;
 
 	bool welcomed;
@@ -49,13 +58,15 @@ struct node {
 	int64_t stepped_ns; // when the last event came: a long gap was our own
 	int64_t leave_ns;   // when an orderly leave began
 
-	// The plan. plan.epoch 0: none. `loaded` once the engine fits it.
+	// The plan. plan.epoch 0: none; plan.n_stages 0: it has no part for us. `loaded` once the engine fits it.
 	struct msg_plan plan;
+	struct plan_epoch newest_epoch; // of any plan since the control link was lost: two links may bring two plans in any order
 	bool loaded;
 	uint32_t load_id;     // 0: no LOAD under way
 	struct msg_plan next; // arrived while the engine was busy with the old one
 	bool has_next;
 	struct msg_plan engine; // what the engine was loaded for; epoch 0: nothing
+	bool has_memory;        // a LOAD was asked for, and no UNLOAD since
 
 	struct node_slot slots[SESSIONS_MAX];
 	struct work work[HOP_CREDITS_MAX];
@@ -64,6 +75,7 @@ struct node {
 	int32_t n_items;
 	struct node_forward_item items[NODE_ITEMS_MAX];
 	int32_t credits_out; // steps the next hop still takes
+	bool draining;       // steps are on a link that has a successor: none is sent until all credits are back
 	int32_t n_held;      // steps received and not credited back
 
 	uint32_t next_id;
@@ -77,15 +89,37 @@ struct node_effect *node_fx(struct node_effects *fx, enum node_effect_type type)
 const uint8_t *node_fx_bytes(struct node_effects *fx, const void *data, size_t len);
 void node_log(struct node_effects *fx, int level, const char *fmt, ...) PRINTF_LIKE(3, 4);
 void node_send_msg(struct node *n, struct node_effects *fx, const struct msg *m); // to the coordinator, when its link is up
+void node_fx_send(struct node_effects *fx, uint32_t link, const uint8_t *data, size_t len);
+void node_fx_close(struct node_effects *fx, uint32_t link, bool orderly);
 
-// links
+// node.c
+void node_say_hello(struct node *n, struct node_effects *fx);
+// node_report_next_link tells the coordinator how steps go to the next stage, and whether what was on a neighbour's link may be lost.
+void node_report_next_link(struct node *n, bool broken, struct node_effects *fx);
+// node_on_coordinator_lost: frames to or from the coordinator may be lost, and the plan with them.
+void node_on_coordinator_lost(struct node *n, enum node_link_kind kind, struct node_effects *fx);
+
+// node_links.c
+void node_links_on_up(struct node *n, const struct node_event *ev, struct node_effects *fx);
+void node_links_on_down(struct node *n, const struct node_event *ev, struct node_effects *fx);
+void node_links_tick(struct node *n, struct node_effects *fx);
+int64_t node_links_deadline_ns(const struct node *n);
+// node_links_forgive restarts all timers of silence: this machine was away itself.
+void node_links_forgive(struct node *n);
+// node_links_forget: what joins us to a peer ends, and is no longer ours to hear of.
+void node_links_forget(struct node *n, struct node_id peer);
+struct node_link *node_link_find(struct node *n, uint32_t handle);
+// node_link_of returns the link to send on, the newest; or NULL.
 struct node_link *node_link_of(struct node *n, struct node_id peer, enum node_link_kind kind);
 struct node_link *node_next_direct(struct node *n); // the direct data link to the next stage, or NULL
 struct node_link *node_prev_direct(struct node *n);
 struct node_id node_peer_id(const uint8_t public_key[KEY_BYTES]);
+bool node_peer_is(const struct msg_peer *p, struct node_id id);
 
 // stage.c
 void stage_reset(struct node *n);
+// stage_drain: a link that steps may be on has a successor.
+void stage_drain(struct node *n);
 void stage_on_frame(struct node *n, struct node_link *l, const uint8_t *data, size_t len, struct node_effects *fx);
 void stage_on_forward_done(struct node *n, const struct node_event *ev, struct node_effects *fx);
 void stage_on_cancel(struct node *n, struct session_id session, struct node_effects *fx);

@@ -50,19 +50,24 @@ void stage_reset(struct node *n)
 	}
 	memset(n->slots, 0, sizeof n->slots);
 	n->credits_out = n->plan.hop_credits;
+	n->draining = false;
 	n->n_held = 0;
 }
 
-// give_credit tells the previous hop that one of its steps has left us. Its way back does not matter: credits carry no order.
-static void give_credit(struct node *n, struct node_effects *fx)
+void stage_drain(struct node *n)
+{
+	n->draining = n->draining || n->credits_out < n->plan.hop_credits;
+}
+
+// give_credit tells the previous hop that one of its steps has left us, on the way by which it came. Credits carry no order.
+static void give_credit(struct node *n, bool relayed, struct node_effects *fx)
 {
 	ASSERT(n->n_held > 0);
 	n->n_held--;
-	struct node_link *l = node_prev_direct(n);
-	if (l == NULL)
-		l = node_link_of(n, n->config.coordinator, NODE_LINK_DATA);
+	struct node_link *l = relayed ? node_link_of(n, n->config.coordinator, NODE_LINK_DATA) : node_prev_direct(n);
 	if (l == NULL)
 		return; // the plan is lost with the link
+	l->used = n->plan.epoch;
 	struct credit c = {.n = 1, .src_stage = (uint16_t)n->plan.stage, .dst_stage = prev_stage(n), .epoch = n->plan.epoch};
 	uint8_t frame[FRAME_CREDIT_BYTES];
 	credit_encode(&c, frame);
@@ -76,7 +81,7 @@ static void give_credit(struct node *n, struct node_effects *fx)
 static void drop_work(struct node *n, int32_t buf, struct node_effects *fx)
 {
 	n->work[buf].state = WORK_FREE;
-	give_credit(n, fx);
+	give_credit(n, n->work[buf].relayed, fx);
 }
 
 // drop_session forgets waiting steps of a slot; the one that runs is marked and dropped when it is done.
@@ -147,6 +152,20 @@ static const char *step_fault(const struct node *n, const struct step *s)
 	return NULL;
 }
 
+// is_from tells whether a frame of the hop to or from `peer` may come on this link: from the neighbour itself, or from the coordinator,
+// who is the neighbour (the head) or passes on what the neighbour sent.
+static bool is_from(const struct node *n, const struct node_link *l, const struct msg_peer *peer)
+{
+	return node_id_is(l->peer, n->config.coordinator) || node_peer_is(peer, l->peer);
+}
+
+static void ignore(struct node_link *l, const char *what, struct node_effects *fx)
+{
+	if (!l->has_strayed)
+		node_log(fx, LOG_WARNING, "a neighbour sent %s: ignored, and said once", what);
+	l->has_strayed = true;
+}
+
 static int32_t free_buf(const struct node *n)
 {
 	for (int32_t i = 0; i < n->plan.hop_credits; i++)
@@ -164,6 +183,11 @@ static void on_step(struct node *n, struct node_link *l, const uint8_t *data, si
 	}
 	if (s.epoch.v != n->plan.epoch.v)
 		return; // of an old plan, or of one not here yet: its sender will be told
+	if (!is_from(n, l, &n->plan.prev)) {
+		ignore(l, "a step, and is not the stage before this one", fx);
+		return;
+	}
+	bool relayed = node_id_is(l->peer, n->config.coordinator);
 	const char *fault = step_fault(n, &s);
 	if (fault != NULL) {
 		bad_peer(n, l, fault, fx);
@@ -178,14 +202,14 @@ static void on_step(struct node *n, struct node_link *l, const uint8_t *data, si
 		*slot = (struct node_slot){.session = s.session, .direct = node_next_direct(n) != NULL};
 	}
 	if (slot->session.v != s.session.v) { // cancelled, or its slot serves another already
-		give_credit(n, fx);
+		give_credit(n, relayed, fx);
 		return;
 	}
 	if (s.seq != slot->next_seq || s.pos != slot->next_pos) {
 		char text[REASON_CAP];
 		snprintf(text, sizeof text, "step %u at position %u arrived, wanted step %u at %u", s.seq, s.pos, slot->next_seq, slot->next_pos);
 		report_failure(n, s.session, STEP_OTHER, text, fx);
-		give_credit(n, fx);
+		give_credit(n, relayed, fx);
 		return;
 	}
 	slot->next_seq++;
@@ -193,7 +217,7 @@ static void on_step(struct node *n, struct node_link *l, const uint8_t *data, si
 
 	int32_t buf = free_buf(n);
 	ASSERT(buf >= 0); // n_held < hop_credits
-	n->work[buf] = (struct work){.state = WORK_QUEUED, .step = s, .direct = slot->direct};
+	n->work[buf] = (struct work){.state = WORK_QUEUED, .step = s, .direct = slot->direct, .relayed = relayed};
 	list_push(&n->queue, buf);
 	struct node_effect *f = node_fx(fx, NODE_FX_TAKE);
 	f->u.take.buf = buf;
@@ -211,11 +235,16 @@ static void on_credit(struct node *n, struct node_link *l, const uint8_t *data, 
 	}
 	if (c.epoch.v != n->plan.epoch.v)
 		return;
+	if (!is_from(n, l, &n->plan.next)) {
+		ignore(l, "a credit, and is not the stage behind this one", fx);
+		return;
+	}
 	if (c.dst_stage != n->plan.stage || c.src_stage != next_stage(n) || c.n > n->plan.hop_credits - n->credits_out) {
 		bad_peer(n, l, "a credit that was not owed", fx);
 		return;
 	}
 	n->credits_out += c.n;
+	n->draining = n->draining && n->credits_out < n->plan.hop_credits;
 	stage_pump(n, fx);
 }
 
@@ -271,7 +300,7 @@ void stage_on_forward_done(struct node *n, const struct node_event *ev, struct n
 			// Of an old plan nothing is owed any more; a cancelled step of this one still is.
 			w->state = WORK_FREE;
 			if (w->step.epoch.v == n->plan.epoch.v && n->n_held > 0)
-				give_credit(n, fx);
+				give_credit(n, w->relayed, fx);
 			continue;
 		}
 		enum err e = ev->u.forward_done.errs[i];
@@ -298,6 +327,7 @@ static void send_step(struct node *n, int32_t buf, struct node_link *l, struct n
 	s.payload_len = (uint32_t)len;
 	uint8_t head[FRAME_STEP_BYTES];
 	step_encode(&s, head);
+	l->used = n->plan.epoch;
 	struct node_effect *f = node_fx(fx, NODE_FX_SEND);
 	f->u.send.link = l->handle;
 	f->u.send.head = node_fx_bytes(fx, head, sizeof head);
@@ -309,7 +339,7 @@ static void send_step(struct node *n, int32_t buf, struct node_link *l, struct n
 
 static void pump_out(struct node *n, struct node_effects *fx)
 {
-	while (n->out.n > 0 && n->credits_out > 0) {
+	while (n->out.n > 0 && n->credits_out > 0 && !n->draining) {
 		int32_t buf = n->out.at[0];
 		struct node_link *l = n->work[buf].direct ? node_next_direct(n) : node_link_of(n, n->config.coordinator, NODE_LINK_DATA);
 		list_remove(&n->out, 0);

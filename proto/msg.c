@@ -188,6 +188,8 @@ static enum err get_plan(const Hearth__Plan *p, struct msg_plan *m, struct errms
 	m->epoch.v = p->plan_epoch;
 	if (p->plan_epoch == 0)
 		return bad(em, "plan_epoch: 0");
+	if (p->n_stages == 0) // no part: whatever else it says means nothing
+		return OK;
 	TRY(get_int(p->n_stages, 1, STAGES_MAX, &m->n_stages, "n_stages", em));
 	TRY(get_int(p->stage, 0, p->n_stages - 1, &m->stage, "stage", em));
 	TRY(get_int(p->layer_end, 1, LAYERS_MAX, &m->layer_end, "layer_end", em));

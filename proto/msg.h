@@ -44,7 +44,7 @@ struct msg_peer {
 
 struct msg_plan {
 	struct plan_epoch epoch;
-	int32_t n_stages, stage;
+	int32_t n_stages, stage; // n_stages 0: the plan has no part for this node, which lets go of everything; the rest is zero
 	int32_t layer_begin, layer_end;
 	enum wire_type wire;
 	int32_t n_slots, ctx_len, chunk_max, hop_credits;

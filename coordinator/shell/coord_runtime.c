@@ -22,6 +22,7 @@
 struct rt_link {
 	uint32_t handle; // 0: free
 	struct link *link;
+	bool has_dropped; // a frame could not be sent: it did not end in order
 };
 
 struct rt_request {
@@ -328,6 +329,7 @@ static void on_down(void *ctx, struct link *link, const struct link_down *down)
 		return;
 	struct coord_event ev = {.type = COORD_EV_LINK_DOWN};
 	ev.u.link_down.link = l->handle;
+	ev.u.link_down.orderly = !l->has_dropped && (down->reason == LINK_DOWN_CLOSED || down->reason == LINK_DOWN_PEER_CLOSED);
 	ev.u.link_down.reason = down->text;
 	l->handle = 0;
 	step(ctx, &ev);
@@ -343,6 +345,7 @@ static void send_on(struct coord_runtime *rt, uint32_t handle, const uint8_t *he
 		if (l == NULL)
 			return;
 		e = link_send2(l->link, head, head_len, payload, len);
+		l->has_dropped = l->has_dropped || e != OK;
 		if (e != OK)
 			link_close(l->link); // a frame must not be lost in the middle: the link ends instead
 	}

@@ -30,6 +30,7 @@ struct rt_link {
 	struct link *link;
 	struct node_id peer;
 	bool by_us;
+	bool has_dropped; // a frame could not be sent: it did not end in order
 };
 
 // A task for the worker and its way back.
@@ -204,6 +205,7 @@ static void on_down(struct node_runtime *rt, struct link *link, const struct lin
 		return;
 	struct node_event ev = {.type = NODE_EV_LINK_DOWN};
 	ev.u.link_down.link = l->handle;
+	ev.u.link_down.orderly = !l->has_dropped && (down->reason == LINK_DOWN_CLOSED || down->reason == LINK_DOWN_PEER_CLOSED);
 	ev.u.link_down.reason = down->text;
 	l->handle = 0;
 	step(rt, &ev);
@@ -308,6 +310,7 @@ static void fx_send(struct node_runtime *rt, const struct node_effect *f)
 		if (l == NULL)
 			return;
 		e = link_send2(l->link, f->u.send.head, f->u.send.head_len, payload, f->u.send.len);
+		l->has_dropped = l->has_dropped || e != OK;
 		if (e != OK)
 			link_close(l->link); // frames must not be lost in the middle: the link ends instead
 	}
@@ -419,6 +422,17 @@ static void fx_load(struct node_runtime *rt, const struct node_effect *f)
 	job_start(rt, j, run_load);
 }
 
+// fx_unload: the core asks for it only while the worker does nothing for this node.
+static void fx_unload(struct node_runtime *rt)
+{
+	ASSERT(!rt->forward.is_busy);
+	ASSERT(!rt->load.is_busy);
+	stage_work_close(rt->work);
+	rt->work = NULL;
+	free(rt->bufs);
+	rt->bufs = NULL;
+}
+
 static void run_store(struct worker_job *job)
 {
 	struct rt_job *j = (struct rt_job *)job;
@@ -465,6 +479,7 @@ static void carry_out(struct node_runtime *rt, const struct node_effect *f)
 		memcpy(rt->bufs + (size_t)f->u.take.buf * rt->buf_bytes, rt->message + f->u.take.msg_off, f->u.take.len);
 		break;
 	case NODE_FX_LOAD: fx_load(rt, f); break;
+	case NODE_FX_UNLOAD: fx_unload(rt); break;
 	case NODE_FX_FORWARD: fx_forward(rt, f); break;
 	case NODE_FX_STORE: fx_store(rt, f); break;
 	case NODE_FX_LOG: log_line(rt->p.log, (enum log_level)f->u.log.level, "%s", f->u.log.text); break;

@@ -287,6 +287,7 @@ static void node_effect(struct sim *s, int32_t i, const struct node_effect *f)
 	case NODE_FX_FORWARD: fx_forward(s, i, f); break;
 	case NODE_FX_STORE: push(s, delay(s), STORED_AT, i)->id = f->u.store.id; break;
 	case NODE_FX_REFRESH:
+	case NODE_FX_UNLOAD:
 	case NODE_FX_LOG:
 	case NODE_FX_EXIT: break;
 	}

@@ -75,6 +75,24 @@ static void refused(const struct msg *m, const char *field)
 	assert_non_null(strstr(em.text, field));
 }
 
+static void a_plan_may_have_no_part_for_a_node(void **state)
+{
+	(void)state;
+	struct msg m = {.type = MSG_PLAN, .u.plan.epoch = {12}}, got;
+	struct errmsg em;
+	uint8_t frame[MSG_ENCODED_MAX];
+	size_t len = msg_encode(&m, frame);
+	assert_int_equal(msg_decode(frame, len, &got, &em), OK);
+	assert_int_equal(got.u.plan.epoch.v, 12);
+	assert_int_equal(got.u.plan.n_stages, 0);
+	msg_sample(MSG_PLAN, &m); // what else it says is not kept
+	m.u.plan.n_stages = 0;
+	len = msg_encode(&m, frame);
+	assert_int_equal(msg_decode(frame, len, &got, &em), OK);
+	assert_int_equal(got.u.plan.n_slots, 0);
+	assert_false(got.u.plan.prev.present);
+}
+
 static void values_outside_their_range_are_refused_by_name(void **state)
 {
 	(void)state;
@@ -222,6 +240,7 @@ int main(void)
 		cmocka_unit_test(every_message_comes_back_as_it_went),
 		cmocka_unit_test(a_cut_message_is_refused_or_shorter_never_read_past_its_end),
 		cmocka_unit_test(every_flipped_bit_is_survived_and_what_decodes_is_valid),
+		cmocka_unit_test(a_plan_may_have_no_part_for_a_node),
 		cmocka_unit_test(values_outside_their_range_are_refused_by_name),
 		cmocka_unit_test(text_with_control_characters_or_bad_utf8_is_refused),
 		cmocka_unit_test(addresses_are_host_and_port_and_nothing_else),
