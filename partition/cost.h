@@ -1,0 +1,154 @@
+// The cost model: how long a plan takes. Pure; the planner, the simulator and every prediction use these same functions.
+//
+// A step walks the ring k times. A device keeps what fits of its layers (pinned) and reads the rest (streamed) through a window while
+// others compute; one reader per device fetches streamed units in the order of use, one at a time, never further ahead than the window
+// has free slots. `struct cost_runner` is that device: the exact judge, and the simulator for each FORWARD, ask it how long a visit
+// takes. The closed form is for searching: cheap, and a lower bound within the tolerances of cost-model.md, section 9.
+//
+// Times are seconds in doubles, added in the order in which things happen: a simulation by events gives the same bits.
+// Source: cost-model.md, sections 2 to 5.
+#ifndef HEARTH_PARTITION_COST_H
+#define HEARTH_PARTITION_COST_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "partition/cluster.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define COST_ROUNDS_MAX 64          // k of a plan; beyond 8 nothing was ever gained
+#define COST_UNITS_MAX 64           // units per layer
+#define COST_UNITS_DEFAULT 8        // finer ones gain nothing
+#define COST_STREAM_LEAST (-1)      // n_streamed: as few as fit
+
+// Who evicts what does not fit.
+enum cost_policy {
+	COST_WINDOW, // explicit windows and pins (ours)
+	COST_LRU,    // the page cache under demand paging: with one unit too many, all are read in every cycle, during the device's turn
+};
+
+struct cost_stage {
+	int32_t device;
+	int32_t n_layers;   // l, in all rounds together
+	int32_t n_streamed; // n, in units; COST_STREAM_LEAST; 0 where everything fits
+};
+
+struct cost_plan {
+	int32_t head;       // the coordinator's device
+	bool head_on_accel; // the output head lies in its accelerator's memory
+	int32_t n_rounds;   // k
+	int32_t n_stages;
+	struct cost_stage stages[STAGES_MAX]; // in ring order
+};
+
+struct cost_params {
+	int32_t units_per_layer; // U
+	uint64_t kv_alloc;       // positions of KV that each layer has room for: context times slots
+	uint64_t kv_read;        // positions that a token looks at: the planned context
+	enum cost_policy policy;
+};
+
+// Borrowed, and unchanged while a runner of it lives.
+struct cost_case {
+	const struct cluster *cluster;
+	const struct model_shape *shape;
+	const struct cost_plan *plan;
+	struct cost_params params;
+};
+
+// Where a stage's layers lie.
+struct cost_layout {
+	int32_t n_accel;    // g: layers on the accelerator
+	int32_t n_units;    // N: units of the others
+	int64_t n_slots;    // Q: units that fit
+	int32_t n_streamed; // n
+	int32_t window;     // q: slots for streamed units; 0 when nothing is streamed
+	double unit_bytes;  // u, of the largest layer
+	uint64_t pinned_bytes, streamed_bytes; // on the CPU's side
+};
+
+// cost_check refuses a case that cannot be: bad figures, layers that do not add up, a pair of neighbours without a link, a device that
+// cannot hold its part. One sentence, with the arithmetic. Every function below expects a case that passed.
+MUST_USE enum err cost_check(const struct cost_case *c, struct errmsg *em);
+// cost_layout_of is that of one stage; cost_check has called it for each.
+MUST_USE enum err cost_layout_of(const struct cost_case *c, int32_t stage, struct cost_layout *out, struct errmsg *em);
+
+// What one visit computes: the tokens of one or several sequences.
+struct cost_batch {
+	int32_t n_tokens;
+	uint64_t kv_read;    // positions read, summed over sequences
+	uint64_t attn_pairs; // positions looked at, summed over tokens
+};
+
+// cost_decode is one token that looks at `positions`; cost_chunk is n tokens of one prompt, the first of them at position pos.
+struct cost_batch cost_decode(uint64_t positions);
+struct cost_batch cost_chunk(uint64_t pos, int32_t n_tokens);
+
+struct cost_use {
+	double busy_s;    // computing, with the visit's fixed cost
+	double stall_s;   // waiting for the disk
+	double read_bytes; // of the units this visit used
+};
+
+typedef void cost_read_fn(void *ctx, int32_t stage, double begin_s, double end_s);
+
+// One device's stage in time. `ends` is the caller's.
+struct cost_runner {
+	const struct cost_case *c;
+	int32_t stage;
+	struct cost_layout layout;
+	double *ends;         // (layout.window): when the last streamed units were computed
+	int64_t next_read;    // j of the next streamed unit
+	double read_end_s;    // R of the last
+	cost_read_fn *on_read; // NULL, or told of each read when the unit is used; in order, maybe after later events elsewhere
+	void *on_read_ctx;
+};
+
+// cost_runner_init starts a stage at start_s with an empty window. `ends` has room for layout.window doubles (cost_layout_of).
+void cost_runner_init(struct cost_runner *r, const struct cost_case *c, int32_t stage, double start_s, double *ends);
+// cost_runner_visit returns when a visit that begins at start_s ends. Visits of a runner come in order, and rounds cyclically.
+double cost_runner_visit(struct cost_runner *r, int32_t round, double start_s, const struct cost_batch *b, struct cost_use *use);
+// cost_head_s is the time of the output head for n rows.
+double cost_head_s(const struct cost_case *c, int32_t n_rows);
+// cost_hop_s is the time of n hidden states from one device to another; 0 to itself. The pair is one of the plan.
+double cost_hop_s(const struct cost_case *c, int32_t from, int32_t to, int32_t n_tokens);
+
+struct cost_device_share {
+	double busy_s, stall_s; // per token
+	double read_s;          // the disk's, per token
+};
+
+struct cost_verdict {
+	double token_s; // T: mean period of 24 tokens after 20
+	double hop_s;   // all hops of one token
+	double head_s;
+	struct cost_device_share stages[STAGES_MAX];
+};
+
+// cost_judge is the exact judge. Scratch memory comes from the arena, which is left as it was: cost_judge_bytes suffice. ERR_NOMEM.
+MUST_USE enum err cost_judge(const struct cost_case *c, struct arena *scratch, struct cost_verdict *out);
+size_t cost_judge_bytes(const struct cost_case *c);
+
+// cost_ttft is the time from the prompt's arrival until its first token is drawn, on an idle ring: chunks follow each other through the
+// stages; with more than one round one by one.
+MUST_USE enum err cost_ttft(const struct cost_case *c, int32_t n_prompt, int32_t chunk, struct arena *scratch, double *out);
+
+struct cost_closed {
+	double token_s;      // T
+	double visits_s;     // sum of Z
+	double hop_s, head_s; // H, head
+	double disk_s;       // longest n rho
+	int32_t disk_stage;  // whose; -1: nothing is streamed
+	double z_s[STAGES_MAX];
+};
+
+// cost_closed is the closed form; cost_closed_corrected adds the correction for unequal rounds (slower, never lower).
+void cost_closed(const struct cost_case *c, struct cost_closed *out);
+double cost_closed_corrected(const struct cost_case *c);
+
+// cost_choose_streams sets n_streamed of every stage of *plan (the case's) to what the closed form likes best, fewest bytes first.
+MUST_USE enum err cost_choose_streams(const struct cost_case *c, struct cost_plan *plan, struct errmsg *em);
+
+#endif

@@ -1,0 +1,243 @@
+// The closed form (cost-model.md, section 4): what a visit takes once the ring runs steadily.
+#include "partition/cost.h"
+
+#include "base/assert.h"
+#include "partition/cost_round.h"
+
+#define CANDIDATES_MAX 48 // streamed counts tried per device, when there are more
+#define SWEEPS_MAX 8      // over all devices
+
+// One visit's sums.
+struct visit_sums {
+	double work_s;   // c: with the fixed cost
+	double unit_s;   // of its streamed units together: n_r p
+	double read_s;   // of reading them: n_r rho
+	int32_t n;       // n_r
+};
+
+static struct visit_sums sum_visit(const struct cost_case *c, int32_t stage, const struct cost_layout *l, int32_t round)
+{
+	const struct cluster_device *d = cost_device_of(c, stage);
+	const struct cost_batch b = cost_decode(c->params.kv_read);
+	struct cost_round at = cost_round_begin(c, stage, l, round);
+	struct visit_sums v = {.work_s = d->visit_s};
+	struct cost_item item;
+	while (cost_round_next(&at, &item)) {
+		if (item.on_accel) {
+			v.work_s += cost_accel_s(c, d, item.layer, &b);
+			continue;
+		}
+		double unit_s = cost_unit_s(c, d, item.layer, &b);
+		int32_t n = 0;
+		for (int32_t u = 0; u < c->params.units_per_layer; u++)
+			n += cost_spread_next(&at.streamed);
+		v.work_s += unit_s * c->params.units_per_layer;
+		v.unit_s += unit_s * n;
+		v.read_s += n > 0 ? cost_read_s(c, d, item.layer) * n : 0;
+		v.n += n;
+	}
+	return v;
+}
+
+// other_s is y: the other work between two streamed units.
+static double other_s(const struct visit_sums *v, double visit_s)
+{
+	return v->n > 0 ? (v->work_s - visit_s - v->unit_s) / v->n : 0;
+}
+
+static double larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+static double visit_z(const struct cost_case *c, const struct visit_sums *v, const struct cluster_device *d, int32_t window)
+{
+	if (v->n == 0)
+		return v->work_s;
+	if (c->params.policy == COST_LRU)
+		return larger(v->work_s, v->read_s);
+	if (v->n <= window)
+		return v->work_s;
+	double p = v->unit_s / v->n, rho = v->read_s / v->n;
+	return larger(v->work_s, d->visit_s + other_s(v, d->visit_s) + 2 * p + (v->n - window) * rho);
+}
+
+// stage_z puts Z into *z and n rho into *disk_s.
+static void stage_z(const struct cost_case *c, int32_t stage, const struct cost_layout *l, double *z, double *disk_s)
+{
+	*z = *disk_s = 0;
+	for (int32_t r = 0; r < c->plan->n_rounds; r++) {
+		struct visit_sums v = sum_visit(c, stage, l, r);
+		*z += visit_z(c, &v, cost_device_of(c, stage), l->window);
+		*disk_s += v.read_s;
+	}
+}
+
+static double all_hops(const struct cost_case *c)
+{
+	const struct cost_plan *p = c->plan;
+	int32_t first = p->stages[0].device, last = p->stages[p->n_stages - 1].device;
+	double one_round = 0;
+	for (int32_t i = 0; i + 1 < p->n_stages; i++)
+		one_round += cost_hop_s(c, p->stages[i].device, p->stages[i + 1].device, 1);
+	double closing = p->n_rounds > 1 ? (p->n_rounds - 1) * cost_hop_s(c, last, first, 1) : 0;
+	return cost_hop_s(c, p->head, first, 1) + p->n_rounds * one_round + closing + cost_hop_s(c, last, p->head, 1);
+}
+
+static void put_total(struct cost_closed *out)
+{
+	out->token_s = larger(out->visits_s + out->hop_s + out->head_s, out->disk_s);
+}
+
+void cost_closed(const struct cost_case *c, struct cost_closed *out)
+{
+	*out = (struct cost_closed){.hop_s = all_hops(c), .head_s = cost_head_s(c, 1), .disk_stage = -1};
+	for (int32_t i = 0; i < c->plan->n_stages; i++) {
+		struct cost_layout l;
+		double disk_s;
+		enum err e = cost_layout_of(c, i, &l, NULL);
+		ASSERT(e == OK);
+		stage_z(c, i, &l, &out->z_s[i], &disk_s);
+		out->visits_s += out->z_s[i];
+		if (disk_s > out->disk_s) {
+			out->disk_s = disk_s;
+			out->disk_stage = i;
+		}
+	}
+	put_total(out);
+}
+
+// One visit on the time line of a token that meets no stall but those in its z.
+struct visit_span {
+	struct visit_sums sums;
+	double begin_s, end_s;
+};
+
+static void lay_out_token(const struct cost_case *c, int32_t stage, const struct cost_layout *layouts, struct visit_span spans[COST_ROUNDS_MAX])
+{
+	const struct cost_plan *p = c->plan;
+	double t = 0;
+	for (int32_t r = 0; r < p->n_rounds; r++) {
+		for (int32_t i = 0; i < p->n_stages; i++) {
+			int32_t from = i > 0 ? p->stages[i - 1].device : r > 0 ? p->stages[p->n_stages - 1].device : p->head;
+			t += cost_hop_s(c, from, p->stages[i].device, 1);
+			struct visit_sums v = sum_visit(c, i, &layouts[i], r);
+			double z = visit_z(c, &v, cost_device_of(c, i), layouts[i].window);
+			if (i == stage)
+				spans[r] = (struct visit_span){.sums = v, .begin_s = t, .end_s = t + z};
+			t += z;
+		}
+	}
+}
+
+// correct_run is the bound from visits a, a + 1, ... (n of them, cyclic): while the device is elsewhere than in them, it can only fill its window.
+static double correct_run(const struct cost_case *c, const struct visit_span *spans, int32_t a, int32_t n, double sum_s, int32_t window,
+	double visit_s)
+{
+	int32_t k = c->plan->n_rounds, b = (a + n - 1) % k, units = 0;
+	double read_s = 0;
+	for (int32_t i = 0; i < n; i++) {
+		units += spans[(a + i) % k].sums.n;
+		read_s += spans[(a + i) % k].sums.read_s;
+	}
+	const struct visit_sums *v = &spans[a].sums;
+	if (units <= window || v->n == 0)
+		return 0;
+	double inside = spans[b].end_s - spans[a].begin_s + (a + n - 1 >= k ? sum_s : 0);
+	return sum_s - inside + visit_s + other_s(v, visit_s) + 2 * v->unit_s / v->n + (units - window) * (read_s / units);
+}
+
+double cost_closed_corrected(const struct cost_case *c)
+{
+	struct cost_closed closed;
+	struct cost_layout layouts[STAGES_MAX];
+	cost_closed(c, &closed);
+	double sum_s = closed.visits_s + closed.hop_s + closed.head_s, t = closed.token_s;
+	for (int32_t i = 0; i < c->plan->n_stages; i++) {
+		enum err e = cost_layout_of(c, i, &layouts[i], NULL);
+		ASSERT(e == OK);
+	}
+	for (int32_t i = 0; i < c->plan->n_stages; i++) {
+		struct visit_span spans[COST_ROUNDS_MAX];
+		if (layouts[i].n_streamed == 0 || c->params.policy == COST_LRU)
+			continue;
+		lay_out_token(c, i, layouts, spans);
+		for (int32_t a = 0; a < c->plan->n_rounds; a++)
+			for (int32_t n = 1; n <= c->plan->n_rounds; n++)
+				t = larger(t, correct_run(c, spans, a, n, sum_s, layouts[i].window, cost_device_of(c, i)->visit_s));
+	}
+	return t;
+}
+
+// candidate returns the i-th of n streamed counts between least and most: all, or evenly spaced with both ends.
+static int32_t candidate(int32_t least, int32_t most, int32_t i, int32_t n)
+{
+	return n < 2 ? least : least + (int32_t)((int64_t)(most - least) * i / (n - 1));
+}
+
+// choose_stage sets one stage's count to the best, given the others': `rest_s` is everything that is added to its Z, rest_disk_s their disks.
+static void choose_stage(const struct cost_case *c, struct cost_stage *s, int32_t stage, double rest_s, double rest_disk_s, double *best_s)
+{
+	struct cost_layout l;
+	s->n_streamed = COST_STREAM_LEAST;
+	enum err e = cost_layout_of(c, stage, &l, NULL);
+	ASSERT(e == OK);
+	int32_t least = l.n_streamed, best = least, n = l.n_units - least + 1 < CANDIDATES_MAX ? l.n_units - least + 1 : CANDIDATES_MAX;
+	*best_s = -1;
+	for (int32_t i = 0; i < n; i++) {
+		double z, disk_s;
+		s->n_streamed = candidate(least, l.n_units, i, n);
+		e = cost_layout_of(c, stage, &l, NULL);
+		ASSERT(e == OK);
+		stage_z(c, stage, &l, &z, &disk_s);
+		double t = larger(rest_s + z, larger(rest_disk_s, disk_s));
+		if (*best_s < 0 || t < *best_s * (1 - 1e-12)) {
+			*best_s = t;
+			best = s->n_streamed;
+		}
+	}
+	s->n_streamed = best;
+}
+
+static double disk_of_others(const struct cost_case *c, int32_t stage)
+{
+	double longest = 0;
+	for (int32_t i = 0; i < c->plan->n_stages; i++) {
+		struct cost_layout l;
+		double z, disk_s;
+		enum err e = cost_layout_of(c, i, &l, NULL);
+		ASSERT(e == OK);
+		stage_z(c, i, &l, &z, &disk_s);
+		if (i != stage)
+			longest = larger(longest, disk_s);
+	}
+	return longest;
+}
+
+enum err cost_choose_streams(const struct cost_case *c, struct cost_plan *plan, struct errmsg *em)
+{
+	ASSERT(c->plan == plan);
+	for (int32_t i = 0; i < plan->n_stages && i < STAGES_MAX; i++)
+		plan->stages[i].n_streamed = COST_STREAM_LEAST;
+	enum err e = cost_check(c, em);
+	if (e != OK || c->params.policy == COST_LRU)
+		return e;
+	double before = -1;
+	for (int32_t sweep = 0; sweep < SWEEPS_MAX; sweep++) {
+		double now = before;
+		for (int32_t i = 0; i < plan->n_stages; i++) {
+			struct cost_layout l;
+			e = cost_layout_of(c, i, &l, em);
+			ASSERT(e == OK);
+			if (l.n_streamed == 0)
+				continue;
+			struct cost_closed closed;
+			cost_closed(c, &closed);
+			choose_stage(c, &plan->stages[i], i, closed.visits_s - closed.z_s[i] + closed.hop_s + closed.head_s, disk_of_others(c, i), &now);
+		}
+		if (now == before)
+			break;
+		before = now;
+	}
+	return OK;
+}

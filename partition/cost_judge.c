@@ -1,0 +1,152 @@
+// The whole ring in time: one stream decoding, and a prompt in chunks.
+#include "partition/cost.h"
+
+#include "base/assert.h"
+#include "partition/cost_round.h"
+
+#define WARM_TOKENS 20
+#define JUDGED_TOKENS 24
+#define ALIGNMENT 64 // of an arena's pieces
+
+struct ring {
+	const struct cost_case *c;
+	struct cost_runner *runners; // (n_stages)
+	double *free_s;              // (n_stages): when the stage has ended its last visit
+	double *link_free_s;         // (n_stages + 1): when the link towards it, and that back to the head, can take the next message
+};
+
+static size_t padded(size_t bytes)
+{
+	return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+size_t cost_judge_bytes(const struct cost_case *c)
+{
+	size_t n = (size_t)c->plan->n_stages;
+	size_t sum = padded(n * sizeof(struct cost_runner)) + 2 * padded((n + 1) * sizeof(double)) + ALIGNMENT;
+	for (int32_t i = 0; i < c->plan->n_stages; i++) {
+		struct cost_layout l;
+		enum err e = cost_layout_of(c, i, &l, NULL);
+		ASSERT(e == OK);
+		sum += padded((size_t)l.window * sizeof(double));
+	}
+	return sum;
+}
+
+static enum err ring_init(struct ring *r, const struct cost_case *c, struct arena *a)
+{
+	size_t n = (size_t)c->plan->n_stages;
+	*r = (struct ring){
+		.c = c,
+		.runners = arena_alloc(a, n, sizeof *r->runners),
+		.free_s = arena_alloc(a, n + 1, sizeof *r->free_s),
+		.link_free_s = arena_alloc(a, n + 1, sizeof *r->link_free_s),
+	};
+	if (r->runners == NULL || r->free_s == NULL || r->link_free_s == NULL)
+		return ERR_NOMEM;
+	for (int32_t i = 0; i < c->plan->n_stages; i++) {
+		struct cost_layout l;
+		enum err e = cost_layout_of(c, i, &l, NULL);
+		ASSERT(e == OK);
+		double *ends = l.window > 0 ? arena_alloc(a, (size_t)l.window, sizeof *ends) : NULL;
+		if (l.window > 0 && ends == NULL)
+			return ERR_NOMEM;
+		cost_runner_init(&r->runners[i], c, i, 0, ends);
+	}
+	return OK;
+}
+
+// from_device returns who sends to a stage in a round.
+static int32_t from_device(const struct cost_plan *p, int32_t round, int32_t stage)
+{
+	if (stage > 0)
+		return p->stages[stage - 1].device;
+	return round > 0 ? p->stages[p->n_stages - 1].device : p->head;
+}
+
+static void add_use(struct cost_device_share *s, const struct cost_use *use, const struct cluster_device *d, double weight)
+{
+	s->busy_s += use->busy_s * weight;
+	s->stall_s += use->stall_s * weight;
+	if (use->read_bytes > 0)
+		s->read_s += use->read_bytes / d->disk_rate * weight;
+}
+
+// walk_token takes one token round the ring and adds what it cost to `out`, times weight.
+static double walk_token(struct ring *r, double t, double weight, struct cost_verdict *out)
+{
+	const struct cost_plan *p = r->c->plan;
+	const struct cost_batch b = cost_decode(r->c->params.kv_read);
+	double hop_s = 0;
+	for (int32_t round = 0; round < p->n_rounds; round++) {
+		for (int32_t i = 0; i < p->n_stages; i++) {
+			struct cost_use use;
+			double s = cost_hop_s(r->c, from_device(p, round, i), p->stages[i].device, 1);
+			hop_s += s;
+			t = cost_runner_visit(&r->runners[i], round, t + s, &b, &use);
+			add_use(&out->stages[i], &use, cost_device_of(r->c, i), weight);
+		}
+	}
+	double back_s = cost_hop_s(r->c, p->stages[p->n_stages - 1].device, p->head, 1);
+	out->hop_s = hop_s + back_s;
+	return t + back_s + out->head_s;
+}
+
+enum err cost_judge(const struct cost_case *c, struct arena *scratch, struct cost_verdict *out)
+{
+	size_t used = scratch->used;
+	struct ring r;
+	*out = (struct cost_verdict){.head_s = cost_head_s(c, 1)};
+	enum err e = ring_init(&r, c, scratch);
+	double t = 0, warm = 0;
+	for (int32_t i = 0; e == OK && i < WARM_TOKENS + JUDGED_TOKENS; i++) {
+		if (i == WARM_TOKENS)
+			warm = t;
+		t = walk_token(&r, t, i < WARM_TOKENS ? 0 : 1.0 / JUDGED_TOKENS, out);
+	}
+	out->token_s = (t - warm) / JUDGED_TOKENS;
+	scratch->used = used;
+	return e;
+}
+
+// send_s returns when a message of n hidden states that is ready at t arrives; the link is busy while it is sent.
+static double send_s(const struct ring *r, int32_t link, int32_t from, int32_t to, int32_t n_tokens, double t)
+{
+	double all_s = cost_hop_s(r->c, from, to, n_tokens), delay_s = cost_hop_s(r->c, from, to, 0);
+	double begin = t > r->link_free_s[link] ? t : r->link_free_s[link];
+	r->link_free_s[link] = begin + (all_s - delay_s);
+	return begin + all_s;
+}
+
+static double walk_chunk(struct ring *r, double t, int32_t pos, int32_t n)
+{
+	const struct cost_plan *p = r->c->plan;
+	const struct cost_batch b = cost_chunk((uint64_t)pos, n);
+	for (int32_t round = 0; round < p->n_rounds; round++) {
+		for (int32_t i = 0; i < p->n_stages; i++) {
+			struct cost_use use;
+			t = send_s(r, i, from_device(p, round, i), p->stages[i].device, n, t);
+			t = t > r->free_s[i] ? t : r->free_s[i];
+			t = r->free_s[i] = cost_runner_visit(&r->runners[i], round, t, &b, &use);
+		}
+	}
+	return send_s(r, p->n_stages, p->stages[p->n_stages - 1].device, p->head, n, t);
+}
+
+enum err cost_ttft(const struct cost_case *c, int32_t n_prompt, int32_t chunk, struct arena *scratch, double *out)
+{
+	ASSERT(n_prompt >= 1);
+	ASSERT(chunk >= 1);
+	size_t used = scratch->used;
+	struct ring r;
+	double end = 0;
+	enum err e = ring_init(&r, c, scratch);
+	for (int32_t pos = 0; e == OK && pos < n_prompt; pos += chunk) {
+		int32_t n = n_prompt - pos < chunk ? n_prompt - pos : chunk;
+		// With several rounds the units would be used out of their order, were two chunks on the way.
+		end = walk_chunk(&r, c->plan->n_rounds > 1 ? end : 0, pos, n);
+	}
+	*out = end + cost_head_s(c, 1);
+	scratch->used = used;
+	return e;
+}

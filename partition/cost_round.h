@@ -1,0 +1,54 @@
+// Which layers and units a stage computes in which round: the one place that knows the order (cost-model.md, section 2).
+// Inside of partition/cost*.c.
+#ifndef HEARTH_PARTITION_COST_ROUND_H
+#define HEARTH_PARTITION_COST_ROUND_H
+
+#include "partition/cost.h"
+
+// `part` things spread evenly over `whole` places: place i takes one when floor((i + 1) part / whole) > floor(i part / whole).
+struct cost_spread {
+	int64_t part, whole;
+	int64_t left; // i part mod whole, of the next place
+};
+
+static inline struct cost_spread cost_spread_at(int64_t part, int64_t whole, int64_t i)
+{
+	return (struct cost_spread){.part = part, .whole = whole, .left = whole > 0 ? i * part % whole : 0};
+}
+
+static inline bool cost_spread_next(struct cost_spread *s)
+{
+	s->left += s->part;
+	if (s->left < s->whole)
+		return false;
+	s->left -= s->whole;
+	return true;
+}
+
+// One layer of a visit.
+struct cost_item {
+	int32_t layer; // of the model
+	bool on_accel;
+};
+
+struct cost_round {
+	int32_t n_left;               // layers to come
+	int32_t layer;                // of the model
+	struct cost_spread accel;     // over the stage's layers
+	struct cost_spread streamed;  // over its CPU units: the caller advances it unit by unit
+};
+
+struct cost_round cost_round_begin(const struct cost_case *c, int32_t stage, const struct cost_layout *l, int32_t round);
+bool cost_round_next(struct cost_round *r, struct cost_item *out);
+
+// Seconds of one layer on the accelerator, of one unit on the CPU, of reading one.
+double cost_accel_s(const struct cost_case *c, const struct cluster_device *d, int32_t layer, const struct cost_batch *b);
+double cost_unit_s(const struct cost_case *c, const struct cluster_device *d, int32_t layer, const struct cost_batch *b);
+double cost_read_s(const struct cost_case *c, const struct cluster_device *d, int32_t layer);
+
+static inline const struct cluster_device *cost_device_of(const struct cost_case *c, int32_t stage)
+{
+	return &c->cluster->devices[c->plan->stages[stage].device];
+}
+
+#endif
