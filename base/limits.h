@@ -38,6 +38,7 @@
 #define HOP_CREDITS_DEFAULT 16            // steps one hop may hold: more than any ring has stages, few enough to bound its buffers
 #define HOP_CREDITS_MAX 256
 #define LINK_QUEUE_FRAMES 256             // frames waiting on one link before it counts as stuck
+#define LINK_AGE_NS 3600000000000         // a new handshake every hour (link-protocol.md, records)
 
 // Computing
 #define THREADS_MAX 256    // compute threads of one process; the largest home machines have 128 cores

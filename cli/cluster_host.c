@@ -6,7 +6,6 @@
 
 #define CTX_DEFAULT 4096
 #define SESSION_WAIT_NS 150000000000 // DESIGN.md 10
-#define LINK_AGE_NS 3600000000000    // link-protocol.md: a new handshake every hour
 
 static void on_signal(void *ctx, int signo)
 {

@@ -17,8 +17,6 @@
 #include <string.h>
 #include <time.h>
 
-#define LINK_AGE_NS 3600000000000 // link-protocol.md: a new handshake every hour
-
 struct joining {
 	const struct command_ctx *ctx;
 	struct state_dir state;
