@@ -8,10 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAGIC "HEARTHM1"
+#define MAGIC "HEARTHM2"
 #define MAGIC_BYTES 8
-#define FILE_MAX (MAGIC_BYTES + KEY_BYTES + MSG_ENCODED_MAX)
+#define HEAD_BYTES (MAGIC_BYTES + KEY_BYTES)
+#define FILE_MAX (HEAD_BYTES + MSG_ENCODED_MAX + HASH_BYTES)
 #define JOIN_PATIENCE_NS 15000000000 // the handshake has 3 s, the coordinator's disk the rest
+
+static void make_check(const uint8_t *file, size_t len, uint8_t check[HASH_BYTES])
+{
+	crypto_generichash(check, HASH_BYTES, file, len, NULL, 0);
+}
 
 enum err membership_save(const char *path, const struct membership *m, struct errmsg *em)
 {
@@ -19,8 +25,9 @@ enum err membership_save(const char *path, const struct membership *m, struct er
 	struct msg msg = {.type = MSG_JOIN_GRANT, .u.join_grant = m->grant};
 	memcpy(file, MAGIC, MAGIC_BYTES);
 	memcpy(file + MAGIC_BYTES, m->coordinator_pk, KEY_BYTES);
-	size_t len = MAGIC_BYTES + KEY_BYTES + msg_encode(&msg, file + MAGIC_BYTES + KEY_BYTES);
-	enum err e = durable_file_write(path, file, len, em);
+	size_t len = HEAD_BYTES + msg_encode(&msg, file + HEAD_BYTES);
+	make_check(file, len, file + len);
+	enum err e = durable_file_write(path, file, len + HASH_BYTES, em);
 	sodium_memzero(file, sizeof file);
 	sodium_memzero(&msg, sizeof msg);
 	return e;
@@ -29,15 +36,24 @@ enum err membership_save(const char *path, const struct membership *m, struct er
 static enum err decode(const uint8_t *file, size_t len, struct membership *out, struct errmsg *em)
 {
 	struct msg msg;
-	if (len < MAGIC_BYTES + KEY_BYTES || memcmp(file, MAGIC, MAGIC_BYTES) != 0)
+	uint8_t check[HASH_BYTES];
+	if (len < MAGIC_BYTES || memcmp(file, MAGIC, MAGIC_BYTES) != 0)
 		return errmsg_fail(em, ERR_FORMAT, "not a membership file");
-	enum err e = msg_decode(file + MAGIC_BYTES + KEY_BYTES, len - MAGIC_BYTES - KEY_BYTES, &msg, em);
-	if (e != OK || msg.type != MSG_JOIN_GRANT)
-		return e != OK ? e : errmsg_fail(em, ERR_FORMAT, "not a membership file");
-	memcpy(out->coordinator_pk, file + MAGIC_BYTES, KEY_BYTES);
-	out->grant = msg.u.join_grant;
+	if (len < HEAD_BYTES + HASH_BYTES)
+		return errmsg_fail(em, ERR_FORMAT, "damaged: only %zu bytes", len);
+	len -= HASH_BYTES;
+	make_check(file, len, check);
+	if (memcmp(file + len, check, HASH_BYTES) != 0)
+		return errmsg_fail(em, ERR_FORMAT, "damaged: its content is not what was written");
+	enum err e = msg_decode(file + HEAD_BYTES, len - HEAD_BYTES, &msg, em);
+	if (e == OK && msg.type != MSG_JOIN_GRANT)
+		e = errmsg_fail(em, ERR_FORMAT, "not a membership file");
+	if (e == OK) {
+		memcpy(out->coordinator_pk, file + MAGIC_BYTES, KEY_BYTES);
+		out->grant = msg.u.join_grant;
+	}
 	sodium_memzero(&msg, sizeof msg);
-	return OK;
+	return e;
 }
 
 enum err membership_load(const char *path, struct membership *out, struct errmsg *em)

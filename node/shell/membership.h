@@ -1,6 +1,7 @@
 // A node's membership: what a join gave it, in STATE/membership. With it `hearth join` needs no invite.
 //
-// The file (base/durable_file): "HEARTHM1" | coordinator's public key 32 | a JoinGrant as it came in its control frame, member_epoch kept current.
+// The file (base/durable_file): "HEARTHM2" | coordinator's public key 32 | a JoinGrant as it came in its control frame, member_epoch kept current |
+// BLAKE2b-256 of all before: a bit that flipped in a key is found here, and not by a coordinator that refuses this machine for ever.
 #ifndef HEARTH_NODE_SHELL_MEMBERSHIP_H
 #define HEARTH_NODE_SHELL_MEMBERSHIP_H
 
@@ -16,7 +17,7 @@ struct membership {
 	struct msg_join_grant grant;
 };
 
-// membership_load: ERR_NOT_FOUND when this machine is no member of anything yet.
+// membership_load: ERR_NOT_FOUND when this machine is no member of anything yet; ERR_FORMAT: damaged; ERR_AUTH: mode or owner.
 MUST_USE enum err membership_load(const char *path, struct membership *out, struct errmsg *em);
 MUST_USE enum err membership_save(const char *path, const struct membership *m, struct errmsg *em);
 // membership_join uses an invite: tries its addresses in turn, proves it, writes the grant to `path`, acknowledges. Runs the loop until
