@@ -6,7 +6,8 @@
 #include "cli/options.h"
 #include "proto/invite.h"
 
-// secret_prompt_invite reads and parses one. ERR_NOT_FOUND when there is no terminal to ask at, and no other source.
+// secret_prompt_invite reads and parses one. ERR_NOT_FOUND when there is no terminal to ask at, and no other source; ERR_CANCELLED: the
+// interrupt key; ERR_LIMIT, ERR_FORMAT, ERR_UNSUPPORTED: it is none. No message quotes what was read.
 MUST_USE enum err secret_prompt_invite(const struct options *o, struct invite *out, struct errmsg *em);
 
 #endif
