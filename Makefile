@@ -76,7 +76,7 @@ FUZZERS := $(FUZZ_SRCS:tests/fuzz/%.c=$(B)/bin/%)
 PYTHON := build/venv/bin/python
 MODEL := build/models/SmolLM2-135M-Instruct.Q4_1.gguf
 
-.PHONY: all demo check test fuzz bench oracle tidy format clean distclean help setup model venv unit-binaries fuzz-binaries
+.PHONY: all demo check test test-long fuzz bench oracle tidy format clean distclean help setup model venv unit-binaries fuzz-binaries
 .DELETE_ON_ERROR:
 .SECONDARY: $(PROTO_C)
 .SUFFIXES:
@@ -88,6 +88,7 @@ help:
 	@echo 'make demo       install what is missing, build, fetch a small model, answer a question through three nodes'
 	@echo 'make check      install what is missing, then everything CI runs (about 20 minutes on two cores)'
 	@echo 'make test       unit and integration tests of the plain build'
+	@echo 'make test-long  integration tests under sanitizers, all of them (about half an hour on two cores)'
 	@echo 'make fuzz       each fuzz target for 60 s (FUZZ_SECONDS=n)'
 	@echo 'make bench      the scripts in bench/'
 	@echo 'make oracle     compare with independent implementations (tools/oracle/)'
@@ -101,7 +102,7 @@ help:
 	@echo 'Each combination builds in its own folder under build/.'
 
 # What an object was compiled with, and what the library is made of, as files that change only when their contents do.
-ifneq ($(filter-out help clean distclean setup format model venv tidy demo check test fuzz bench oracle,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out help clean distclean setup format model venv tidy demo check test test-long fuzz bench oracle,$(or $(MAKECMDGOALS),all)),)
 FLAGS_NOW := $(strip $(CC) $(CPPFLAGS) $(CFLAGS_ALL) $(LDFLAGS_ALL))
 MEMBERS_NOW := $(strip $(LIB_OBJS))
 $(shell mkdir -p $(B))
@@ -171,9 +172,10 @@ venv: tools/requirements.txt
 model:
 	@sh tools/model.sh
 
+# Built on every core, unless make was told how many.
 demo:
 	@sh tools/setup.sh build model
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) all
 	@$(MAKE) --no-print-directory model
 	@sh tools/demo.sh
 
@@ -184,6 +186,9 @@ check:
 
 test:
 	@python3 tools/run_tests.py build units integration
+
+test-long:
+	@python3 tools/run_tests.py integration-asan
 
 FUZZ_SECONDS ?= 60
 fuzz:

@@ -2,7 +2,7 @@
 """Builds and runs Hearth's tests, and counts them.
 
     python3 tools/run_tests.py SUITE... [--only TEXT] [--fuzz-seconds N]
-    python3 tools/run_tests.py all          what `make check` runs
+    python3 tools/run_tests.py all          what `make check` runs: every suite but the long ones
 
 A cmocka program counts each of its tests (TAP), and one failure more when it crashes, times out, or exits non-zero although
 all its lines say ok. pytest counts each test (JUnit XML). A command (a build, a fuzz target, tidy) is one test. Output is
@@ -31,6 +31,7 @@ import xml.etree.ElementTree
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = "build/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 JOBS = 2
+LONG = ["integration-asan"]  # what `make test-long` runs
 QEMU = ["qemu-aarch64-static", "-cpu", "max"]
 OUTPUT_SHOWN = 200  # last lines of what failed
 
@@ -38,6 +39,9 @@ OUTPUT_SHOWN = 200  # last lines of what failed
 THREAD_HEADERS = re.compile(
     r'#include\s+[<"](pthread\.h|threads\.h|stdatomic\.h|kernels/pool\.h|engine/(?:worker|engine|crew|stage_work)\.h|net/[a-z_]*\.h|[a-z/]*_runtime\.h)[>"]')
 
+
+# Not detect_stack_use_after_return: gcc 12 then misaligns locals of 64 bytes' alignment, such as libsodium's hash states.
+ASAN_ENV = {"ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
 
 # Tests of a whole model's numbers: minutes under a sanitizer, over code that smaller tests of the same folder run there.
 NUMBERS_ONLY = {"tests/engine/test_smollm2.c": "compares numbers of the whole model; under sanitizers test_engine runs the same code"}
@@ -154,15 +158,21 @@ def skip(name, reason):
     return Result(name, skips=["%s: %s" % (name, reason)])
 
 
-def pytest(paths, timeout=1200):
+def pytest(paths, timeout=1200, name="pytest", env=None):
+    """Scratch of its own: other runs on this machine keep theirs. Short, because a socket's path has at most 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="hearth-tests-") as scratch:
+        return pytest_in(pathlib.Path(scratch), paths, timeout, name, env)
+
+
+def pytest_in(scratch, paths, timeout, name, env):
     python = ROOT / "build/venv/bin/python"
     setup = run(["sh", "tools/venv.sh", "tools/requirements.txt"], 300)
     if setup.code != 0:
-        return Result("pytest", failed=1, output=setup.output, seconds=setup.seconds)
-    xml_path = ROOT / "build/pytest.xml"
-    xml_path.unlink(missing_ok=True)
-    ran = run([str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--junitxml=%s" % xml_path, *paths], timeout)
-    r = Result("pytest", seconds=ran.seconds)
+        return Result(name, failed=1, output=setup.output, seconds=setup.seconds)
+    xml_path = scratch / "junit.xml"
+    ran = run([str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--basetemp=%s" % (scratch / "t"),
+               "--junitxml=%s" % xml_path, *paths], timeout, env)
+    r = Result(name, seconds=ran.seconds)
     if xml_path.exists():
         for case in xml.etree.ElementTree.parse(xml_path).getroot().iter("testcase"):
             kinds = {child.tag: child for child in case}
@@ -175,7 +185,7 @@ def pytest(paths, timeout=1200):
     if ran.timed_out or (ran.code not in (0, 5) and r.failed == 0):
         r.failed += 1
     if r.failed:
-        r.output = "%spytest: %s\n" % (ran.output, ran.why())
+        r.output = "%s%s: %s\n" % (ran.output, name, ran.why())
     return r
 
 
@@ -209,7 +219,7 @@ class Runner:
     def make(self, name, *words, timeout=1800):
         return self.report(command(name, ["make", "--no-print-directory", "-j%d" % JOBS, *words], timeout)).failed == 0
 
-    # Suites, in the order of `all`.
+    # Suites, in the order they run.
 
     def sources(self, keep=lambda path: True):
         found = [p.relative_to(ROOT) for p in sorted((ROOT / "tests").glob("*/test_*.c"))]
@@ -254,10 +264,7 @@ class Runner:
 
     def suite_asan(self):
         self.head("unit tests under AddressSanitizer and UndefinedBehaviorSanitizer")
-        # Not detect_stack_use_after_return: gcc 12 then misaligns locals of 64 bytes' alignment, such as libsodium's hash states.
-        env = {"ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1",
-               "UBSAN_OPTIONS": "print_stacktrace=1"}
-        self.run_units("ASan, UBSan", "address-undefined", self.sanitized(), make=["SAN=address,undefined"], env=env, timeout=600)
+        self.run_units("ASan, UBSan", "address-undefined", self.sanitized(), make=["SAN=address,undefined"], env=ASAN_ENV, timeout=600)
 
     def suite_tsan(self):
         self.head("tests with threads under ThreadSanitizer")
@@ -338,6 +345,21 @@ class Runner:
         only = ["-k", self.args.only] if self.args.only else []
         self.report(pytest(["tests", *only]))
 
+    def sanitized_integration(self, name, options, timeout):
+        """The same tests on the sanitizers' build; tests/integration/conftest.py says how what they find is found."""
+        if self.make("build all (ASan, UBSan)", "SAN=address,undefined", "all"):
+            only = ["-k", self.args.only] if self.args.only else []
+            env = {"HEARTH_BIN": str(ROOT / "build/address-undefined/bin/hearth"), **ASAN_ENV}
+            self.report(pytest(["tests/integration", *options, *only], timeout, name, env))
+
+    def suite_integration_covering(self):
+        self.head("integration tests under AddressSanitizer and UndefinedBehaviorSanitizer, a covering part")
+        self.sanitized_integration("pytest -m covering (ASan, UBSan)", ["-m", "covering"], 600)
+
+    def suite_integration_asan(self):
+        self.head("integration tests under AddressSanitizer and UndefinedBehaviorSanitizer, all of them")
+        self.sanitized_integration("pytest (ASan, UBSan)", [], 5400)
+
     def close(self):
         passed = sum(r.passed for r in self.results)
         failed = sum(r.failed for r in self.results)
@@ -352,7 +374,13 @@ class Runner:
         return 1 if failed or not passed else 0
 
 
-SUITES = [n[len("suite_"):] for n in vars(Runner) if n.startswith("suite_")]
+SUITES = [n[len("suite_"):].replace("_", "-") for n in vars(Runner) if n.startswith("suite_")]
+NEEDS_MODEL = ["cross", "integration", "integration-covering", "integration-asan"]
+
+
+def chosen(words):
+    """The suites that the words of the command line mean, in the order of their definition."""
+    return [n for n in SUITES if n in words or ("all" in words and n not in LONG)]
 
 
 def main():
@@ -364,11 +392,11 @@ def main():
     os.chdir(ROOT)
     runner = Runner(args)
     start = time.monotonic()
-    for name in SUITES if "all" in args.suites else args.suites:
-        if name in ("integration", "cross") and not (ROOT / MODEL).exists() and os.environ.get("HEARTH_NO_MODEL") is None:
+    for name in chosen(args.suites):
+        if name in NEEDS_MODEL and not (ROOT / MODEL).exists() and os.environ.get("HEARTH_NO_MODEL") is None:
             runner.report(command("fetch the demo model", ["sh", "tools/model.sh"], 900))
         try:
-            getattr(runner, "suite_" + name)()
+            getattr(runner, "suite_" + name.replace("-", "_"))()
         except Exception:  # a bug of the runner must not read as success, nor hide the other suites
             runner.report(Result(name, failed=1, output=traceback.format_exc()))
     print("\n%.0f s" % (time.monotonic() - start))

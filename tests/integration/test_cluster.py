@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from cluster import Relay, free_port, wait_until
+from cluster import MEMORY_ROOM_KIB, PATIENCE, Relay, free_port, wait_until
 
 PROMPT = "The three largest cities of Italy are"
 N_LAYERS = 30
@@ -84,6 +84,7 @@ def test_chunks_threads_and_sampling_change_nothing(cluster):
     same(cluster.run(PROMPT, *options, n=12), alone)
 
 
+@pytest.mark.covering
 def test_serve_alone_answers(cluster):
     cluster.serve()
     status = cluster.wait_ready()
@@ -149,7 +150,7 @@ def test_a_killed_node_ends_the_answer_at_once(cluster, victim, at):
     cluster.processes[victim].kill()
     begin = time.monotonic()
     assert p.wait_exit(10) == 1
-    assert time.monotonic() - begin < 1.5
+    assert time.monotonic() - begin < 1.5 * PATIENCE
     # A neighbour may be the first to tell that its link broke: then the message names the neighbour.
     assert "which this answer needs, was lost" in p.log()
     cluster.join(victim, "--threads", "1")
@@ -158,7 +159,7 @@ def test_a_killed_node_ends_the_answer_at_once(cluster, victim, at):
     status = cluster.status()
     assert status["buffers_used"] == 0 and status["active"] == 0
     wait_until(lambda: cluster.processes["coordinator"].n_descriptors() <= fds, 10, "the descriptors to be given back")
-    assert cluster.processes["coordinator"].memory_kib() < kib + 8192
+    assert cluster.processes["coordinator"].memory_kib() < kib + 8192 + MEMORY_ROOM_KIB
 
 
 @pytest.mark.deadline(120)
@@ -170,7 +171,7 @@ def test_a_stopped_node_is_noticed_and_comes_back(cluster, victim):
     begin = time.monotonic()
     cluster.processes[victim].send(signal.SIGSTOP)
     assert p.wait_exit(12) == 1
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 10 * PATIENCE
     assert "node %s" % victim in p.log()
     cluster.processes[victim].send(signal.SIGCONT)
     ready_with(cluster, 3)
@@ -194,7 +195,7 @@ def test_a_silently_dropped_connection_is_noticed(cluster, at):
     begin = time.monotonic()
     relay.drop()
     assert p.wait_exit(12) == 1
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 10 * PATIENCE
     assert "silent for" in p.log()
     relay.pass_again()
     ready_with(cluster, 2)
@@ -202,6 +203,7 @@ def test_a_silently_dropped_connection_is_noticed(cluster, at):
     relay.close()
 
 
+@pytest.mark.covering
 def test_a_blocked_port_makes_a_relay(cluster):
     """Both nodes listen where nobody dials them (the address the coordinator sees is another): their steps go through the coordinator."""
     alone = cluster.run_alone(PROMPT, n=8)
@@ -248,6 +250,7 @@ def test_a_revoked_node_is_shut_out_for_good(cluster):
     assert cluster.command("revoke", "a", "--state", cluster.state("coordinator"), check=False).returncode == 1
 
 
+@pytest.mark.covering
 def test_an_invite_is_used_once_and_never_shown(cluster):
     cluster.serve()
     invite = cluster.invite()
@@ -263,6 +266,7 @@ def test_an_invite_is_used_once_and_never_shown(cluster):
     assert refused.returncode == 2 and secret not in refused.stderr
 
 
+@pytest.mark.covering
 def test_a_foreign_model_file_is_refused(cluster, tmp_path):
     other = tmp_path / "other.gguf"
     data = bytearray(cluster.model.read_bytes())

@@ -6,6 +6,8 @@ import pytest
 
 from cluster import BIN as HEARTH, PATIENCE, ROOT
 
+pytestmark = pytest.mark.covering
+
 COMMANDS = ["run", "serve", "invite", "join", "revoke", "status", "inspect", "tokenize"]
 
 
@@ -43,6 +45,7 @@ def test_version_shows_the_arithmetic():
     (["\x1b[31m"], "hearth: unknown command ?[31m\ntry `hearth --help`\n"),
     (["run", "m", "--treads", "3"], "hearth run: unknown option --treads, did you mean --threads?\ntry `hearth run --help`\n"),
     (["run", "m", "-n", "x"], "hearth run: --max-tokens: got x, want an integer from 0 to 2147483647\ntry `hearth run --help`\n"),
+    (["join"], "hearth join: --model is missing: this machine's copy of the model, the same file as the coordinator's\ntry `hearth join --help`\n"),
     (["inspect"], "hearth inspect: MODEL is missing: the model, a GGUF file\ntry `hearth inspect --help`\n"),
 ])
 def test_wrong_usage_is_exit_2_and_two_lines(args, words):

@@ -17,7 +17,7 @@ import time
 
 import pytest
 
-from cluster import Cluster, ROOT, wait_until
+from cluster import MEMORY_ROOM_KIB, PATIENCE, ROOT, Cluster, wait_until
 
 LONG = {"prompt": "hello", "temperature": 0, "max_tokens": 30000}
 JSON = {"Content-Type": "application/json"}
@@ -32,7 +32,7 @@ class Api:
         self.model = model
 
     def open(self, method, path, body=None, headers=JSON, timeout=60):
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout * PATIENCE)
         c.request(method, path, body, headers)
         return c.getresponse()
 
@@ -67,12 +67,12 @@ class Api:
     def stream_all(self, path, **fields):
         return events(self.stream(path, **fields).read())
 
-    def raw(self, data, timeout=20):
-        """Sends bytes, and returns what comes until the server closes, or nothing comes for a second."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as s:
+    def raw(self, data, timeout=20, quiet=20):
+        """Sends bytes, and returns what comes until the server closes, or nothing for so many seconds: before the first byte, after it."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout * PATIENCE) as s:
             s.sendall(data)
             out = b""
-            while select.select([s], [], [], 1 if out else timeout)[0]:
+            while select.select([s], [], [], (quiet if out else timeout) * PATIENCE)[0]:
                 try:
                     part = s.recv(65536)
                 except ConnectionResetError:
@@ -136,7 +136,7 @@ class Reader(threading.Thread):
             pass  # closed by the test
 
     def text(self):
-        self.join(20)
+        self.join(20 * PATIENCE)
         assert not self.is_alive(), "the stream does not end"
         return self.data.decode()
 
@@ -208,6 +208,7 @@ def test_models_and_health(api):
     assert (r.status, r.read()) == (200, b"")
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("chat", [True, False])
 def test_a_stream_says_what_the_answer_in_one_piece_says(api, chat):
     path = "/v1/chat/completions" if chat else "/v1/completions"
@@ -302,6 +303,7 @@ def test_eight_clients_at_once_get_what_each_gets_alone(api):
 
 # ---- refusals
 
+@pytest.mark.covering
 def test_errors_have_a_status_and_name_the_parameter(api):
     head = '{"model": "tiny", '
     cases = [
@@ -370,7 +372,7 @@ def test_a_body_over_the_limit_is_refused_with_words(api):
     head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     assert b" 413 " in api.raw(head + b"Content-Length: 99999999999\r\n\r\n").split(b"\r\n")[0]
     assert b" 413 " in api.raw(head + b"Content-Length: 3000000\r\nExpect: 100-continue\r\n\r\n").split(b"\r\n")[0]
-    assert api.process.memory_kib() < 400 * 1024
+    assert api.process.memory_kib() < 400 * 1024 + MEMORY_ROOM_KIB
 
 
 def test_a_body_just_below_the_limit_is_read(api):
@@ -386,7 +388,7 @@ def test_chunked_bodies_and_one_byte_at_a_time(api):
     want = api.complete(prompt="the cat", temperature=0, max_tokens=5)["choices"]
     status, got = api.call("POST", "/v1/completions", iter([body[i:i + 1] for i in range(len(body))]))
     assert (status, got["choices"]) == (200, want)
-    with socket.create_connection(("127.0.0.1", api.port), timeout=20) as s:
+    with socket.create_connection(("127.0.0.1", api.port), timeout=20 * PATIENCE) as s:
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for b in b"POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body:
             s.send(bytes([b]))
@@ -414,7 +416,7 @@ def test_wrong_lengths_and_broken_requests_hurt_nobody(api):
         bytes(range(256)) * 8,
     ]
     for data in cases:
-        out = api.raw(data, timeout=2)
+        out = api.raw(data, timeout=2, quiet=1)
         assert b" 200 " not in out.split(b"\r\n")[0], data[:200]
     # Longer than what comes: the client goes, and nothing was asked.
     with socket.create_connection(("127.0.0.1", api.port)) as s:
@@ -422,8 +424,9 @@ def test_wrong_lengths_and_broken_requests_hurt_nobody(api):
     assert api.complete(prompt="a", max_tokens=1)["usage"]["completion_tokens"] == 1
 
 
+@pytest.mark.covering
 def test_requests_one_after_the_other_and_pipelined_on_one_connection(api):
-    c = http.client.HTTPConnection("127.0.0.1", api.port, timeout=30)
+    c = http.client.HTTPConnection("127.0.0.1", api.port, timeout=30 * PATIENCE)
     sockets = set()
     for i in range(5):
         c.request("POST", "/v1/completions", json.dumps({"model": "tiny", "prompt": "a", "seed": i, "max_tokens": 3, "stream": i % 2 == 1}), JSON)
@@ -448,6 +451,7 @@ def test_a_client_of_http_1_0_gets_its_stream_up_to_the_end_of_the_connection(ap
 
 # ---- clients that leave, do not read, or are too many
 
+@pytest.mark.covering
 def test_a_client_that_leaves_in_the_middle_of_a_stream_ends_its_request(api):
     r = api.stream("/v1/completions", **LONG)
     assert r.read(1000)
@@ -455,7 +459,7 @@ def test_a_client_that_leaves_in_the_middle_of_a_stream_ends_its_request(api):
     begin = time.monotonic()
     r.close()
     api.wait_quiet()
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 3 * PATIENCE
 
 
 def test_a_client_that_leaves_while_it_waits_for_its_whole_answer_ends_its_request(api):
@@ -466,6 +470,7 @@ def test_a_client_that_leaves_while_it_waits_for_its_whole_answer_ends_its_reque
     api.wait_quiet()
 
 
+@pytest.mark.covering
 def test_a_client_that_leaves_the_queue_ends_its_request(api):
     running = [api.stream("/v1/completions", **LONG) for _ in range(2)]
     readers = [Reader(r) for r in running]
@@ -498,10 +503,10 @@ def test_a_client_that_does_not_read_is_given_up(api):
         wait_until(lambda: api.health()["active"] == 1, 10, "the request")
         before = api.process.memory_kib()
         wait_until(lambda: api.health()["active"] == 0, 200, "the end of a request nobody reads")
-        assert api.process.memory_kib() - before < 20 * 1024
+        assert api.process.memory_kib() - before < 20 * 1024 + MEMORY_ROOM_KIB
         # Reading at last, it gets what was kept, and the reason; no end that looks whole.
         data = b""
-        s.settimeout(10)
+        s.settimeout(10 * PATIENCE)
         while not data.endswith(b"0\r\n\r\n"):
             part = s.recv(65536)
             assert part
@@ -541,7 +546,7 @@ def test_thousands_of_connections_do_not_keep_the_api_from_answering(api):
             if i % 500 == 499:
                 begin = time.monotonic()
                 assert api.complete(prompt="a", max_tokens=1)["usage"]["completion_tokens"] == 1
-                assert time.monotonic() - begin < 5
+                assert time.monotonic() - begin < 5 * PATIENCE
                 assert api.process.n_descriptors() < before + 600
     finally:
         for s in sockets:
@@ -565,11 +570,12 @@ def test_nothing_is_left_behind_by_a_hundred_streams(api):
         in_parallel(10, one)
     api.wait_quiet(10)
     wait_until(lambda: api.process.n_descriptors() <= descriptors + 2, 10, "the descriptors to be given back")
-    assert api.process.memory_kib() < memory + 8 * 1024
+    assert api.process.memory_kib() < memory + 8 * 1024 + MEMORY_ROOM_KIB
 
 
 # ---- a cluster's troubles
 
+@pytest.mark.covering
 def test_the_end_of_the_server_ends_its_streams_with_a_reason(tiny_cluster):
     api = Api(tiny_cluster.serve("--ctx", "32768", "--slots", "1", "--threads", "1", http=True), "tiny")
     tiny_cluster.wait_ready()
@@ -592,6 +598,7 @@ def test_a_second_server_on_the_port_is_told_that_it_is_taken(tiny_cluster, api)
     assert "HTTP on 127.0.0.1 port %d: Address already in use" % api.port in p.log()
 
 
+@pytest.mark.covering
 def test_requests_wait_for_a_cluster_and_a_lost_node_ends_them(tiny_cluster):
     api = Api(tiny_cluster.serve("--no-node", "--nodes", "1", "--ctx", "32768", "--threads", "1", http=True), "tiny")
     status, health = api.call("GET", "/health")

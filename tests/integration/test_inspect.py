@@ -6,6 +6,8 @@ import sys
 import pytest
 from cluster import PATIENCE, ROOT
 
+pytestmark = pytest.mark.covering
+
 
 @pytest.fixture
 def inspect(hearth):

@@ -2,7 +2,11 @@
 import json
 import subprocess
 
+import pytest
+
 from cluster import BIN as HEARTH, PATIENCE, ROOT
+
+pytestmark = pytest.mark.covering
 
 MODEL = ROOT / "build" / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 

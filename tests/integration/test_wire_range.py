@@ -91,6 +91,7 @@ def test_another_wire_type_serves_the_same_request(tiny):
     assert tiny.run(FINE, n=8)["logits_hash"] == tiny.run_alone(FINE, "--wire", "bf16", n=8)["logits_hash"]
 
 
+@pytest.mark.covering
 def test_the_api_says_it_whole_or_in_a_stream_and_others_hear_nothing_of_it(tiny, loud):
     api = Api(tiny.serve("--nodes", "1", "--wire", "f16", "--threads", "1", http=True), tiny.model.stem)
     tiny.join("a", "--threads", "1")

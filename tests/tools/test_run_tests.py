@@ -126,3 +126,31 @@ def test_nothing_run_is_no_success():
         only = None
         fuzz_seconds = 0
     assert runner.Runner(Args()).close() == 1
+
+
+def test_all_is_every_suite_but_the_long_ones():
+    assert set(runner.LONG) < set(runner.SUITES)
+    assert runner.chosen(["all"]) == [n for n in runner.SUITES if n not in runner.LONG]
+    assert runner.chosen(["tidy", "build", *runner.LONG]) == ["build", "tidy", *runner.LONG]
+    for n in runner.SUITES:
+        assert callable(getattr(runner.Runner, "suite_" + n.replace("-", "_")))
+
+
+def test_pytest_counts_in_a_scratch_folder_of_its_own(tmp_path):
+    (tmp_path / "test_it.py").write_text(
+        "import os, pathlib, pytest\n"
+        "def test_good(tmp_path): pathlib.Path(os.environ['NOTE']).write_text(str(tmp_path))\n"
+        "def test_bad(): assert 1 == 2\n"
+        "def test_skipped(): pytest.skip('no such device')\n")
+    note = tmp_path / "note"
+    r = runner.pytest([str(tmp_path)], 60, "some tests", {"NOTE": str(note)})
+    assert (r.name, r.passed, r.failed, len(r.skips)) == ("some tests", 1, 1, 1)
+    assert "no such device" in r.skips[0] and "some tests: exit code 1" in r.output
+    assert "hearth-tests-" in note.read_text() and not pathlib.Path(note.read_text()).exists()
+
+
+def test_pytest_without_a_test_to_run_is_no_failure_but_a_late_one_is(tmp_path):
+    (tmp_path / "test_late.py").write_text("import time\ndef test_late(): time.sleep(600)\n")
+    assert runner.pytest([str(tmp_path), "-k", "nothing"], 60).failed == 0
+    r = runner.pytest([str(tmp_path)], 3)
+    assert r.failed == 1 and "timed out" in r.output
