@@ -15,7 +15,7 @@ static const struct option table[] = {
 	// What to work on
 	{.placeholder = "MODEL", .key = "model.path", .commands = FOR_MODEL, .kind = OPTION_PATH, .offset = AT(model), .required = true, .example = "\"/path/to/model.gguf\"",
 		.help = "the model, a GGUF file"},
-	{.flag = "--model", .commands = FOR_JOIN, .kind = OPTION_PATH, .offset = AT(model), .placeholder = "FILE", .key = "model.path", .example = "\"/path/to/model.gguf\"",
+	{.flag = "--model", .commands = FOR_JOIN, .kind = OPTION_PATH, .offset = AT(model), .required = true, .placeholder = "FILE", .key = "model.path", .example = "\"/path/to/model.gguf\"",
 		.help = "this machine's copy of the model, the same file as the coordinator's"},
 	{.placeholder = "-", .commands = FOR_JOIN, .kind = OPTION_STDIN, .offset = AT(invite_stdin),
 		.help = "read the invite from standard input"},
