@@ -36,7 +36,8 @@
 #define NETWORK_WIRED (-1)                 // access_point of a machine that is at none
 #define NETWORK_ALL (-1)                   // as the second machine of a fault: everything that passes the first one's leg
 #define NETWORK_MESSAGE_MAX (1 << 30)      // bytes of one message: times 8e9 it fits 64 bits
-#define NETWORK_RATE_MAX (UINT64_C(1) << 40) // bits/s
+#define NETWORK_RATE_MIN 1000                // bits/s
+#define NETWORK_RATE_MAX (UINT64_C(1) << 40)
 #define NETWORK_PACKET_BYTES 1448          // of payload in one TCP segment on Ethernet, with time stamps
 #define NETWORK_TAIL_SHARED 0.3            // assumption of the profiles: part of the tail events that hit all stations of the access point
 #define NETWORK_DELAY_MAX_NS INT64_C(3600000000000) // of any one delay, an hour

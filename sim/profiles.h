@@ -75,15 +75,13 @@ struct profile_draw {
 struct profile_state {
 	const struct profile *p;
 	struct rng draws;
-	struct rng events;  // of this link: scans and outages
 	struct profile_draw last;
 	int64_t regime_until_ns;
 	bool in_middle;
-	bool started;
+	struct rng events;
 	int64_t event_from_ns, event_until_ns; // the scan or outage at hand or to come
-	int64_t gap_from_ns, gap_until_ns;     // the scan's gap at hand or to come
-	int32_t gaps_left;
-	int64_t gap_pause_ns;
+	uint64_t event_seed;                   // of the scan's gaps
+	bool event_has_gaps;
 	int64_t silent_from_ns, silent_until_ns;
 };
 

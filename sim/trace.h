@@ -26,7 +26,7 @@
 #define TRACE_TABLE_MAX 16384               // numbers of a distribution table, as tc has it
 #define TRACE_TABLE_SIGMA 8192              // one sigma
 #define TRACE_OPPORTUNITY_BYTES 1500
-#define TRACE_DELAY_MAX_NS INT64_C(3600000000000) // of one sample, an hour
+#define TRACE_DELAY_MAX_NS INT64_C(600000000000) // of one sample, ten minutes: sums of all samples fit 64 bits
 #define TRACE_CSV_LINE_CAP 128
 
 enum trace_format { TRACE_AUTO, TRACE_CSV, TRACE_PING, TRACE_MAHIMAHI, TRACE_NETEM };
