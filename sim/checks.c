@@ -1,0 +1,174 @@
+#include "sim/checks.h"
+
+#include "sim/world_state.h"
+
+#include <stdlib.h>
+
+// frame_size_head: step_decode wants the whole frame's length; the payload itself is not looked at.
+static bool read_step(const uint8_t *head, size_t head_len, struct step *s)
+{
+	if (head_len < FRAME_STEP_BYTES || head[0] != FRAME_STEP)
+		return false;
+	return step_decode(head, FRAME_STEP_BYTES + (size_t)load_u32(head + 40), s) == OK;
+}
+
+static bool read_credit(const uint8_t *head, size_t head_len, struct credit *c)
+{
+	return head_len >= FRAME_CREDIT_BYTES && head[0] == FRAME_CREDIT && credit_decode(head, FRAME_CREDIT_BYTES, c) == OK;
+}
+
+static struct sim_hop *hop_to(struct sim_ledger *l, uint16_t stage, uint64_t epoch)
+{
+	int32_t h = stage == STAGE_HEAD ? l->n_stages : stage;
+	return epoch == l->epoch && h <= l->n_stages ? &l->hops[h] : NULL;
+}
+
+// ---- plans
+
+static void begin_plan(struct sim_world *w, const struct msg_plan *p)
+{
+	struct sim_ledger *l = &w->ledger;
+	if (p->epoch.v < l->epoch)
+		sim_world_fail(w, "a plan of epoch %llu after one of %llu", (unsigned long long)p->epoch.v, (unsigned long long)l->epoch);
+	*l = (struct sim_ledger){.epoch = p->epoch.v, .n_stages = p->n_stages, .hop_credits = p->hop_credits};
+	w->counts.n_plans++;
+	struct sim_record r = {.type = SIM_REC_PLAN, .begin_ns = w->now_ns, .end_ns = w->now_ns, .epoch = p->epoch, .index = p->n_stages};
+	sim_tell(w, &r);
+}
+
+void checks_on_plan(struct sim_world *w, int32_t machine, const struct msg_plan *p)
+{
+	if (p->n_stages == 0)
+		return; // the running plan, told to one who has no part in it
+	if (p->epoch.v != w->ledger.epoch)
+		begin_plan(w, p);
+	w->ledger.machine[p->stage] = machine;
+	struct sim_record r = {.type = SIM_REC_STAGE, .begin_ns = w->now_ns, .end_ns = w->now_ns, .machine = machine, .epoch = p->epoch, .index = p->stage,
+		.work = {.kind = SIM_LOAD, .machine = machine, .layer_begin = p->layer_begin, .layer_end = p->layer_end}};
+	sim_tell(w, &r);
+}
+
+void checks_on_loss(struct sim_world *w, int32_t machine)
+{
+	struct sim_ledger *l = &w->ledger;
+	for (int32_t i = 0; i < l->n_stages; i++) {
+		if (l->machine[i] != machine || l->lost[i])
+			continue;
+		l->lost[i] = true;
+		l->n_lost++;
+		w->counts.n_node_losses++;
+		w->counts.n_double_losses += l->n_lost == 2;
+	}
+}
+
+// ---- credits
+
+void checks_on_sent(struct sim_world *w, const uint8_t *head, size_t head_len)
+{
+	struct step s;
+	struct credit c;
+	struct sim_ledger *l = &w->ledger;
+	if (read_step(head, head_len, &s)) {
+		struct sim_hop *h = hop_to(l, s.dst_stage, s.epoch.v);
+		if (h != NULL && ++h->steps_sent - h->credits_come > (uint64_t)l->hop_credits)
+			sim_world_fail(w, "stage %d was sent more steps than it gave credits for", s.dst_stage);
+	} else if (read_credit(head, head_len, &c)) {
+		struct sim_hop *h = hop_to(l, c.src_stage, c.epoch.v);
+		if (h != NULL && (h->credits_sent += c.n) > h->steps_come)
+			sim_world_fail(w, "stage %d gave more credits than it had steps", c.src_stage);
+	}
+}
+
+void checks_on_come(struct sim_world *w, int32_t party, const uint8_t *head, size_t head_len)
+{
+	struct step s;
+	struct credit c;
+	bool is_head = party == SIM_HEAD;
+	if (read_step(head, head_len, &s) && (s.dst_stage == STAGE_HEAD) == is_head) {
+		struct sim_hop *h = hop_to(&w->ledger, s.dst_stage, s.epoch.v);
+		if (h != NULL)
+			h->steps_come++;
+	} else if (read_credit(head, head_len, &c) && (c.dst_stage == STAGE_HEAD) == is_head) {
+		struct sim_hop *h = hop_to(&w->ledger, c.src_stage, c.epoch.v);
+		if (h != NULL)
+			h->credits_come += c.n;
+	}
+}
+
+void checks_on_stale(struct sim_world *w, int32_t party, uint64_t epoch, const uint8_t *head, size_t head_len, int32_t n_effects)
+{
+	struct step s;
+	struct credit c;
+	uint64_t of;
+	if (read_step(head, head_len, &s))
+		of = s.epoch.v;
+	else if (read_credit(head, head_len, &c))
+		of = c.epoch.v;
+	else
+		return;
+	if (of != epoch && n_effects > 0)
+		sim_world_fail(w, "a frame of plan epoch %llu had %d effects at %s%.0d, whose epoch is %llu", (unsigned long long)of, n_effects,
+			party == SIM_HEAD ? "the head" : "node ", party == SIM_HEAD ? 0 : party, (unsigned long long)epoch);
+}
+
+// ---- keys
+
+void checks_on_session(struct sim_world *w, int32_t server, const struct sim_node *client)
+{
+	if (server == SIM_HEAD && client->was_revoked)
+		sim_world_fail(w, "the key of machine %d was revoked and got a session with the coordinator", client->machine);
+}
+
+void checks_on_revoked(struct sim_world *w, int32_t party, struct node_id who)
+{
+	const struct sim_node *n = &w->nodes[party];
+	uint8_t psk[KEY_BYTES];
+	for (int32_t i = 0; i < w->n_nodes; i++) {
+		const struct sim_node *other = &w->nodes[i];
+		if (!other->exists || !node_id_is(other->id, who))
+			continue;
+		if (node_find_psk(n->core, other->keys.pk, psk))
+			sim_world_fail(w, "node %d still takes the revoked key of node %d", party, i);
+		for (size_t k = 0; k < ARRAY_LEN(n->links); k++) {
+			struct sim_conn *c = sim_conn_find(w, n->links[k]);
+			if (c != NULL && sim_link_peer(c, party) == i)
+				sim_world_fail(w, "node %d keeps a link with the revoked node %d", party, i);
+		}
+	}
+}
+
+// ---- rest
+
+static void check_hops(struct sim_world *w)
+{
+	struct sim_ledger *l = &w->ledger;
+	for (int32_t i = 0; i <= l->n_stages; i++) {
+		const struct sim_hop *h = &l->hops[i];
+		if (h->steps_sent != h->credits_come)
+			sim_world_fail(w, "hop %d of %d: %llu steps sent, %llu come, %llu credits sent, %llu come", i, l->n_stages, (unsigned long long)h->steps_sent,
+				(unsigned long long)h->steps_come, (unsigned long long)h->credits_sent, (unsigned long long)h->credits_come);
+	}
+}
+
+void checks_at_rest(struct sim_world *w)
+{
+	struct coord_status *st = malloc(sizeof *st);
+	if (st == NULL)
+		return;
+	sim_world_status(w, st);
+	if (st->n_active != 0 || st->n_waiting != 0)
+		sim_world_fail(w, "no request is open, and the coordinator has %d active and %d waiting", st->n_active, st->n_waiting);
+	if (st->n_bufs_used != 0)
+		sim_world_fail(w, "%d buffers of the coordinator are taken at rest", st->n_bufs_used);
+	for (int32_t i = 0; i < w->n_nodes; i++) {
+		struct node_status n;
+		if (!w->nodes[i].exists || !w->nodes[i].is_running)
+			continue;
+		node_status_get(w->nodes[i].core, &n);
+		if (n.n_bufs_used != 0)
+			sim_world_fail(w, "%d buffers of node %d are taken at rest", n.n_bufs_used, i);
+	}
+	if (st->ready && st->plan_epoch.v == w->ledger.epoch)
+		check_hops(w);
+	free(st);
+}

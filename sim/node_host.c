@@ -1,0 +1,431 @@
+// The host of a simulated node: what node/shell/node_runtime does, in virtual time.
+#include "sim/world_state.h"
+
+#include "base/assert.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void set_tick(struct sim_world *w, struct sim_node *n)
+{
+	int64_t at_ns = node_deadline_ns(n->core);
+	if (sim_timer_is_set(&n->tick) && n->tick_ns <= at_ns)
+		return; // comes early and looks again
+	sim_cancel(w, &n->tick);
+	if (at_ns == INT64_MAX)
+		return;
+	sim_set_timer(w, at_ns, EV_TICK, n->machine, &n->tick);
+	n->tick_ns = at_ns;
+}
+
+// ---- effects
+
+static uint8_t *buf_at(struct sim_node *n, int32_t buf)
+{
+	ASSERT(buf >= 0 && buf < n->n_bufs);
+	return n->bufs + (size_t)buf * n->buf_kept;
+}
+
+static size_t kept(const struct sim_world *w, size_t real)
+{
+	return real / w->model.row_real * w->model.row_kept;
+}
+
+void sim_local_send(struct sim_world *w, int32_t to, uint32_t link, const struct sim_send *s)
+{
+	int64_t *last_ns = &w->local_ns[to != SIM_HEAD], at_ns = w->now_ns + SIM_LOCAL_NS;
+	at_ns = at_ns > *last_ns ? at_ns : *last_ns + 1;
+	*last_ns = at_ns;
+	struct sim_event *ev = sim_at(w, at_ns, EV_LOCAL, to);
+	ev->id = link;
+	ev->packet = sim_packet_new(PK_FRAME, s);
+}
+
+static void fx_send(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
+{
+	struct sim_send s = {.head = f->u.send.head, .head_len = f->u.send.head_len, .rows_real = f->u.send.len, .rows_kept = kept(w, f->u.send.len)};
+	if (f->u.send.buf >= 0)
+		s.rows = buf_at(n, f->u.send.buf) + kept(w, f->u.send.off);
+	sim_note(w, f->u.send.link, sim_mix_bytes(0, s.head, s.head_len));
+	checks_on_sent(w, s.head, s.head_len);
+	if (n->machine > 0) {
+		sim_link_send(w, n->machine, f->u.send.link, &s);
+		return;
+	}
+	sim_local_send(w, SIM_HEAD, f->u.send.link, &s);
+}
+
+static void fx_take(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
+{
+	ASSERT(w->message != NULL);
+	size_t len = kept(w, f->u.take.len);
+	ASSERT(f->u.take.msg_off + len <= w->message_stored);
+	ASSERT(len <= n->buf_kept);
+	for (int32_t i = 0; i < n->forward.n && n->forward.is_busy; i++)
+		if (n->forward.items[i].buf == f->u.take.buf)
+			sim_world_fail(w, "node %d takes a step into buffer %d, which its engine works on", n->machine, f->u.take.buf);
+	memcpy(buf_at(n, f->u.take.buf), w->message + f->u.take.msg_off, len);
+}
+
+static void fx_forward(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
+{
+	struct sim_node_job *j = &n->forward;
+	struct sim_work work = {.kind = SIM_FORWARD, .machine = n->machine, .layer_begin = n->load.u.load.layer_begin,
+		.layer_end = n->load.u.load.layer_end, .n_items = f->u.forward.n_items};
+	if (j->is_busy || n->engine == NULL) {
+		sim_world_fail(w, "node %d starts its engine %s", n->machine, j->is_busy ? "twice at once" : "without layers");
+		return;
+	}
+	j->is_busy = true;
+	j->id = f->u.forward.id;
+	j->n = f->u.forward.n_items;
+	memcpy(j->items, f->u.forward.items, (size_t)j->n * sizeof j->items[0]);
+	for (int32_t i = 0; i < j->n; i++) {
+		int64_t n_new = j->items[i].n_tokens, pos = j->items[i].pos;
+		work.n_tokens += (int32_t)n_new;
+		work.n_past += pos;
+		work.n_pairs += n_new * pos + n_new * (n_new + 1) / 2;
+		j->digests[i] = sim_mix_bytes(0, buf_at(n, j->items[i].buf), (size_t)j->items[i].n_tokens * w->model.row_kept);
+	}
+	w->counts.n_batched += j->n > 1;
+	sim_at(w, w->now_ns + sim_duration(w, &work), EV_FORWARDED, n->machine)->id = j->id;
+}
+
+static void fx_load(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
+{
+	struct sim_work work = {.kind = SIM_LOAD, .machine = n->machine, .layer_begin = f->u.load.layer_begin, .layer_end = f->u.load.layer_end};
+	if (n->forward.is_busy)
+		sim_world_fail(w, "node %d loads while its engine computes", n->machine);
+	n->load = *f;
+	sim_engine_close(n->engine); // first: both at once might not fit
+	n->engine = NULL;
+	sim_at(w, w->now_ns + sim_duration(w, &work), EV_LOADED, n->machine)->id = f->u.load.id;
+}
+
+static void fx_unload(struct sim_world *w, struct sim_node *n)
+{
+	if (n->forward.is_busy)
+		sim_world_fail(w, "node %d unloads while its engine computes", n->machine);
+	sim_engine_close(n->engine);
+	n->engine = NULL;
+	free(n->bufs);
+	n->bufs = NULL;
+	n->n_bufs = 0;
+}
+
+static void start_store(struct sim_world *w, struct sim_node *n, uint64_t epoch)
+{
+	struct sim_work work = {.kind = SIM_STORE, .machine = n->machine};
+	n->store_is_busy = true;
+	n->store_epoch = epoch;
+	sim_at(w, w->now_ns + sim_duration(w, &work), EV_STORED, n->machine);
+}
+
+static void fx_store(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
+{
+	if (n->machine == 0 || n->store_is_busy)
+		return; // the coordinator's own store has it; the newest is written when this write is done
+	n->store_id = f->u.store.id;
+	start_store(w, n, f->u.store.member_epoch.v);
+}
+
+static void fx_exit(struct sim_world *w, struct sim_node *n)
+{
+	sim_log(w, n->machine, "ends");
+	sim_node_stop(w, n);
+	sim_link_drop_all(w, n->machine, false);
+	w->hosts[n->machine].life++;
+}
+
+static void carry_out(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
+{
+	sim_note(w, 20 + (uint64_t)f->type, (uint64_t)(uint32_t)n->machine);
+	switch (f->type) {
+	case NODE_FX_CONNECT: sim_dial_connect(w, n, f); break;
+	case NODE_FX_DISCONNECT: sim_dial_disconnect(w, n, f); break;
+	case NODE_FX_REFRESH: sim_dial_refresh(w, n, f); break;
+	case NODE_FX_CLOSE: sim_link_close(w, n->machine, f->u.close.link); break;
+	case NODE_FX_SEND: fx_send(w, n, f); break;
+	case NODE_FX_TAKE: fx_take(w, n, f); break;
+	case NODE_FX_LOAD: fx_load(w, n, f); break;
+	case NODE_FX_UNLOAD: fx_unload(w, n); break;
+	case NODE_FX_FORWARD: fx_forward(w, n, f); break;
+	case NODE_FX_STORE: fx_store(w, n, f); break;
+	case NODE_FX_LOG: sim_log(w, n->machine, f->u.log.text); break;
+	case NODE_FX_EXIT: fx_exit(w, n); break;
+	}
+}
+
+void sim_node_step(struct sim_world *w, struct sim_node *n, struct node_event *ev)
+{
+	struct node_effects *fx = w->node_fx;
+	ev->now_ns = w->now_ns;
+	w->counts.n_steps_of_cores++;
+	node_step(n->core, ev, fx);
+	for (int32_t i = 0; i < fx->n && n->is_running; i++)
+		carry_out(w, n, &fx->at[i]);
+	if (!n->is_running)
+		return;
+	if (w->config.check_each)
+		node_check(n->core);
+	set_tick(w, n);
+}
+
+// ---- links
+
+void sim_node_on_up(struct sim_world *w, struct sim_node *n, struct sim_conn *c, bool by_us)
+{
+	if (c->mode == LNK1_JOIN) {
+		sim_join_on_up(w, n, c);
+		return;
+	}
+	if (by_us)
+		sim_dial_on_up(w, n, c);
+	int32_t peer = sim_link_peer(c, n->machine);
+	uint32_t *place = NULL;
+	for (size_t i = 0; i < ARRAY_LEN(n->links); i++) {
+		const struct sim_conn *old = sim_conn_find(w, n->links[i]);
+		if (old == NULL) {
+			place = place ? place : &n->links[i];
+			continue;
+		}
+		if (peer == SIM_HEAD || sim_link_peer(old, n->machine) != peer)
+			continue;
+		bool old_by_us = old->end[0].party == n->machine;
+		if (dup_link_decide(n->id, w->nodes[peer].id, old_by_us, by_us) == DUP_LINK_KEEP_OLD) {
+			sim_link_close(w, n->machine, c->serial);
+			return;
+		}
+	}
+	if (place == NULL) {
+		sim_link_close(w, n->machine, c->serial);
+		return;
+	}
+	*place = c->serial;
+	struct node_event ev = {.type = NODE_EV_LINK_UP};
+	ev.u.link_up.link = c->serial;
+	ev.u.link_up.peer = peer == SIM_HEAD ? w->head.id : w->nodes[peer].id;
+	ev.u.link_up.kind = c->kind == LNK1_CONTROL ? NODE_LINK_CONTROL : NODE_LINK_DATA;
+	sim_node_step(w, n, &ev);
+}
+
+void sim_node_on_down(struct sim_world *w, struct sim_node *n, uint32_t serial, enum sim_down why)
+{
+	if (serial == n->join_conn) {
+		sim_join_on_down(w, n);
+		return;
+	}
+	if (!sim_dial_on_down(w, n, serial))
+		return;
+	for (size_t i = 0; i < ARRAY_LEN(n->links); i++) {
+		if (n->links[i] != serial)
+			continue;
+		n->links[i] = 0;
+		struct node_event ev = {.type = NODE_EV_LINK_DOWN};
+		ev.u.link_down.link = serial;
+		ev.u.link_down.orderly = why == SIM_DOWN_CLOSED || why == SIM_DOWN_PEER_CLOSED;
+		ev.u.link_down.reason = sim_down_words(why);
+		sim_node_step(w, n, &ev);
+		return;
+	}
+}
+
+// on_revoked looks whether a member did at once what a revocation wants.
+static void after_message(struct sim_world *w, struct sim_node *n, const uint8_t *frame, size_t len)
+{
+	struct msg m;
+	struct errmsg em;
+	if (len > 0 && frame[0] == FRAME_CONTROL && msg_decode(frame, len, &m, &em) == OK && m.type == MSG_REVOKED)
+		checks_on_revoked(w, n->machine, m.u.revoked.node);
+}
+
+void sim_node_on_frame(struct sim_world *w, struct sim_node *n, uint32_t link, const struct sim_packet *p, const uint8_t *frame)
+{
+	if (link == n->join_conn && link != 0) {
+		sim_join_on_frame(w, n, frame, p->stored);
+		return;
+	}
+	bool is_known = n->machine == 0;
+	for (size_t i = 0; i < ARRAY_LEN(n->links); i++)
+		is_known = is_known || n->links[i] == link;
+	if (!is_known)
+		return;
+	struct node_status before;
+	bool is_data = p->stored > 0 && (frame[0] == FRAME_STEP || frame[0] == FRAME_CREDIT);
+	if (is_data)
+		node_status_get(n->core, &before);
+	w->message = frame;
+	w->message_stored = p->stored;
+	struct node_event ev = {.type = NODE_EV_MESSAGE};
+	ev.u.message.link = link;
+	ev.u.message.data = frame;
+	ev.u.message.len = p->frame_len;
+	sim_node_step(w, n, &ev);
+	w->message = NULL;
+	if (is_data)
+		checks_on_stale(w, n->machine, before.epoch.v, frame, p->stored, w->node_fx->n);
+	else if (n->is_running)
+		after_message(w, n, frame, p->stored);
+}
+
+// ---- completions
+
+static void on_forwarded(struct sim_world *w, struct sim_node *n)
+{
+	struct sim_node_job *j = &n->forward;
+	struct sim_rows rows[NODE_ITEMS_MAX];
+	enum err errs[NODE_ITEMS_MAX];
+	j->is_busy = false;
+	for (int32_t i = 0; i < j->n; i++) {
+		const struct node_forward_item *it = &j->items[i];
+		uint8_t *data = buf_at(n, it->buf);
+		if (sim_mix_bytes(0, data, (size_t)it->n_tokens * w->model.row_kept) != j->digests[i])
+			sim_world_fail(w, "node %d: buffer %d changed while the engine worked on it", n->machine, it->buf);
+		rows[i] = (struct sim_rows){.data = data, .slot = it->slot, .pos = it->pos, .n_tokens = it->n_tokens};
+	}
+	sim_engine_forward(n->engine, rows, j->n);
+	for (int32_t i = 0; i < j->n; i++) {
+		errs[i] = rows[i].err;
+		if (errs[i] == ERR_RANGE)
+			sim_world_fail(w, "node %d: the engine was asked for position %d of slot %d before those in front of it", n->machine, rows[i].pos,
+				rows[i].slot);
+	}
+	struct node_event ev = {.type = NODE_EV_FORWARD_DONE};
+	ev.u.forward_done.id = j->id;
+	ev.u.forward_done.errs = errs;
+	ev.u.forward_done.text = "";
+	sim_node_step(w, n, &ev);
+}
+
+static void on_loaded(struct sim_world *w, struct sim_node *n)
+{
+	const struct node_effect *f = &n->load;
+	struct errmsg em = {""};
+	enum err e = w->hosts[n->machine].out_of_memory ? errmsg_fail(&em, ERR_NOMEM, "no memory for its layers") : OK;
+	free(n->bufs);
+	n->n_bufs = f->u.load.n_bufs;
+	n->buf_kept = kept(w, f->u.load.buf_bytes);
+	n->bufs = malloc((size_t)n->n_bufs * n->buf_kept);
+	if (e == OK && n->bufs == NULL)
+		e = errmsg_fail(&em, ERR_NOMEM, "no memory for buffers");
+	if (e == OK)
+		e = sim_engine_open(&w->model, f->u.load.layer_begin, f->u.load.layer_end, f->u.load.n_slots, &n->engine, &em);
+	struct node_event ev = {.type = NODE_EV_LOADED};
+	ev.u.loaded.id = f->u.load.id;
+	ev.u.loaded.err = e;
+	ev.u.loaded.text = em.text;
+	sim_node_step(w, n, &ev);
+}
+
+// keep writes the node's membership; false: the disk refuses.
+static enum err keep(struct sim_world *w, struct sim_node *n, const struct sim_membership *m)
+{
+	struct sim_host *h = &w->hosts[n->machine];
+	if (h->disk == SIM_DISK_FULL || h->disk == SIM_DISK_EIO)
+		return ERR_IO; // the old file stays: a new one is renamed over it when it is whole
+	n->disk = *m;
+	if (h->disk != SIM_DISK_LOST_SYNC)
+		n->synced = *m;
+	return OK;
+}
+
+enum err sim_node_keep(struct sim_world *w, struct sim_node *n, const struct sim_membership *m)
+{
+	if (!w->hosts[n->machine].tear_next)
+		return keep(w, n, m);
+	w->hosts[n->machine].tear_next = false;
+	if (rng_below(&w->rng_fault, 2) == 0)
+		(void)keep(w, n, m);
+	sim_world_crash(w, n->machine, true);
+	return ERR_IO;
+}
+
+static void on_stored(struct sim_world *w, struct sim_node *n)
+{
+	struct sim_membership m = n->own;
+	m.member_epoch = n->store_epoch;
+	n->store_is_busy = false;
+	enum err e = sim_node_keep(w, n, &m);
+	if (!n->is_running)
+		return;
+	if (n->store_epoch < node_member_epoch(n->core).v)
+		start_store(w, n, node_member_epoch(n->core).v);
+	struct node_event ev = {.type = NODE_EV_STORED};
+	ev.u.stored.id = n->store_id;
+	ev.u.stored.err = e;
+	sim_node_step(w, n, &ev);
+}
+
+void sim_node_on_event(struct sim_world *w, struct sim_event *ev)
+{
+	struct sim_node *n = &w->nodes[ev->who];
+	struct node_event tick = {.type = NODE_EV_TICK};
+	switch (ev->type) {
+	case EV_JOIN: sim_join_try(w, n); return;
+	case EV_JOIN_PATIENCE: sim_join_on_patience(w, n); return;
+	case EV_TICK:
+		if (node_deadline_ns(n->core) <= w->now_ns)
+			sim_node_step(w, n, &tick);
+		else
+			set_tick(w, n);
+		return;
+	case EV_DIAL: sim_dial_attempt(w, n, &n->dialers[ev->arg]); return;
+	case EV_FORWARDED: on_forwarded(w, n); return;
+	case EV_LOADED: on_loaded(w, n); return;
+	case EV_STORED: on_stored(w, n); return;
+	case EV_LOCAL:
+		checks_on_come(w, n->machine, ev->packet->data, ev->packet->stored);
+		sim_node_on_frame(w, n, ev->id, ev->packet, ev->packet->data);
+		return;
+	default: ASSERT(!"no event of a node");
+	}
+}
+
+// ---- the process
+
+static void start_local(struct sim_world *w, struct sim_node *n)
+{
+	static const enum node_link_kind kinds[] = {NODE_LINK_DATA, NODE_LINK_CONTROL};
+	static const uint32_t handles[] = {SIM_LOCAL_DATA, SIM_LOCAL_CONTROL};
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		struct node_event ev = {.type = NODE_EV_LINK_UP};
+		ev.u.link_up.link = handles[i];
+		ev.u.link_up.peer = w->head.id;
+		ev.u.link_up.kind = kinds[i];
+		sim_node_step(w, n, &ev);
+	}
+}
+
+bool sim_node_start(struct sim_world *w, struct sim_node *n)
+{
+	if (n->machine > 0 && !n->disk.is_member) {
+		sim_join_try(w, n);
+		return false;
+	}
+	struct node_config c = {.self = n->id, .coordinator = w->head.id, .n_layers = w->model.config.n_layers, .hidden_dim = w->model.config.hidden_dim,
+		.n_threads = 1, .port = SIM_PORT, .member_epoch = {n->disk.member_epoch}, .local = n->machine == 0,
+		.liveness = w->head.config.liveness, .link_age_ns = w->config.link_age_ns > 0 ? w->config.link_age_ns : INT64_C(3600000000000)};
+	snprintf(c.name, sizeof c.name, "%s", n->name);
+	n->own = n->disk;
+	n->boot++;
+	n->is_running = true;
+	node_init(n->core, &c);
+	struct node_event ev = {.type = NODE_EV_START};
+	sim_node_step(w, n, &ev);
+	if (n->machine == 0)
+		start_local(w, n);
+	return true;
+}
+
+void sim_node_stop(struct sim_world *w, struct sim_node *n)
+{
+	n->is_running = false;
+	sim_cancel(w, &n->tick);
+	sim_dial_stop(w, n);
+	sim_join_stop(w, n);
+	memset(n->links, 0, sizeof n->links);
+	n->forward.is_busy = false;
+	n->store_is_busy = false;
+	sim_engine_close(n->engine);
+	n->engine = NULL;
+}

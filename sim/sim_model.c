@@ -1,0 +1,271 @@
+#include "sim/sim_model.h"
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/limits.h"
+#include "engine/generate.h"
+#include "engine/stage_work.h"
+#include "sim/sim_mix.h"
+
+#include <stdlib.h>
+
+#define CHAIN_ROW 8
+#define CHAIN_START 77 // what stands before position 0
+
+// ---- the chain of hashes
+
+static uint64_t chain_embed(int32_t token)
+{
+	return sim_mix((uint64_t)(uint32_t)token, 5);
+}
+
+static uint64_t chain_layer(uint64_t h, int32_t layer, uint64_t before)
+{
+	return sim_mix(sim_mix(h, (uint64_t)(uint32_t)layer), before);
+}
+
+static int32_t chain_draw(uint64_t h, const struct sampling *s, int32_t pos, int32_t vocab_size)
+{
+	if (s->temperature > 0)
+		h = sim_mix(sim_mix(h, s->seed), (uint64_t)(uint32_t)pos);
+	return (int32_t)(h % (uint64_t)vocab_size);
+}
+
+static enum err chain_answer(const struct sim_model *m, struct sim_answer *a)
+{
+	uint64_t *before = malloc((size_t)m->config.n_layers * sizeof *before);
+	if (before == NULL)
+		return ERR_NOMEM;
+	for (int32_t l = 0; l < m->config.n_layers; l++)
+		before[l] = CHAIN_START;
+	int32_t n = a->n_prompt;
+	for (int32_t pos = 0; pos < a->n_prompt + a->n_predict - 1; pos++) {
+		uint64_t h = chain_embed(a->tokens[pos]);
+		for (int32_t l = 0; l < m->config.n_layers; l++)
+			before[l] = h = chain_layer(h, l, before[l]);
+		if (a->hash_logits)
+			a->hash = sim_mix(a->hash, h);
+		if (pos + 1 == n) {
+			a->tokens[n] = chain_draw(h, &a->sampling, n, m->config.vocab_size);
+			n++;
+		}
+	}
+	free(before);
+	return OK;
+}
+
+// ---- the model
+
+enum err sim_model_open(struct sim_model *m, const struct sim_model_config *c, enum wire_type wire, int32_t ctx_len, int32_t chunk_max,
+	struct errmsg *em)
+{
+	*m = (struct sim_model){.config = *c, .wire = wire, .ctx_len = ctx_len, .chunk_max = chunk_max};
+	if (c->real == NULL) {
+		m->row_real = wire_bytes(wire, c->hidden_dim);
+		m->row_kept = CHAIN_ROW;
+		if (c->n_layers < 1 || c->n_layers > LAYERS_MAX || c->hidden_dim < 1 || c->vocab_size < 1)
+			return errmsg_fail(em, ERR_RANGE, "a model of %d layers, width %d, %d tokens", c->n_layers, c->hidden_dim, c->vocab_size);
+		return OK;
+	}
+	const struct hparams *hp = model_hparams(c->real);
+	m->config.n_layers = hp->n_layers;
+	m->config.hidden_dim = hp->hidden_dim;
+	m->config.vocab_size = hp->vocab_size;
+	m->row_real = m->row_kept = wire_bytes(wire, hp->hidden_dim);
+	struct generate_config g = {.model = c->real, .kernels = c->kernels, .pool = c->pool, .ctx_len = ctx_len, .prefill_chunk = chunk_max, .wire = wire};
+	return generate_open(&g, &m->reference, em);
+}
+
+void sim_model_close(struct sim_model *m)
+{
+	generate_close(m->reference);
+	*m = (struct sim_model){0};
+}
+
+static uint64_t fold_hash(const struct logits_hash *h)
+{
+	char hex[2 * LOGITS_HASH_BYTES + 1];
+	logits_hash_hex(h, hex);
+	return sim_mix_bytes(0, hex, sizeof hex);
+}
+
+enum err sim_model_answer(struct sim_model *m, struct sim_answer *a, struct errmsg *em)
+{
+	a->hash = 0;
+	if (m->config.real == NULL)
+		return chain_answer(m, a);
+	struct generate_request q = {
+		.prompt = a->tokens, .n_prompt = a->n_prompt, .max_tokens = a->n_predict, .sampling = a->sampling, .hash_logits = a->hash_logits};
+	struct generate_result r = {.tokens = a->tokens + a->n_prompt};
+	enum err e = generate_run(m->reference, &q, &r, em);
+	if (e == OK && a->hash_logits)
+		a->hash = fold_hash(&r.hash);
+	ASSERT(e != OK || r.n_tokens == a->n_predict); // whoever asks keeps within the context
+	return e;
+}
+
+// ---- engines
+
+struct sim_engine {
+	const struct sim_model *m;
+	int32_t layer_begin, layer_end, n_slots;
+	// the chain
+	uint64_t *kv;    // (n_slots, layers, ctx_len)
+	int32_t *n_done; // (n_slots) positions computed
+	uint64_t *hash;  // (n_slots)
+	// the real engine
+	struct stage_work *work;
+	struct logits_hash *logits; // (n_slots)
+};
+
+static enum err open_real(struct sim_engine *e, struct errmsg *em)
+{
+	const struct sim_model *m = e->m;
+	bool is_head = e->layer_begin == e->layer_end;
+	struct engine_config c = {
+		.model = m->config.real,
+		.kernels = m->config.kernels,
+		.pool = m->config.pool,
+		.layer_begin = e->layer_begin,
+		.layer_end = e->layer_end,
+		.has_head = is_head,
+		.n_slots = is_head ? 0 : e->n_slots,
+		.ctx_len = is_head ? 0 : m->ctx_len,
+		.batch_max = m->chunk_max,
+		.wire = m->wire,
+	};
+	e->logits = calloc((size_t)e->n_slots, sizeof *e->logits);
+	return e->logits == NULL ? ERR_NOMEM : stage_work_open(&c, &e->work, em);
+}
+
+static enum err open_chain(struct sim_engine *e)
+{
+	size_t n_layers = (size_t)(e->layer_end - e->layer_begin), n_slots = (size_t)e->n_slots;
+	e->kv = malloc(n_slots * n_layers * (size_t)e->m->ctx_len * sizeof *e->kv + 1);
+	e->n_done = calloc(n_slots, sizeof *e->n_done);
+	e->hash = calloc(n_slots, sizeof *e->hash);
+	return e->kv && e->n_done && e->hash ? OK : ERR_NOMEM;
+}
+
+enum err sim_engine_open(const struct sim_model *m, int32_t layer_begin, int32_t layer_end, int32_t n_slots, struct sim_engine **out,
+	struct errmsg *em)
+{
+	struct sim_engine *e = calloc(1, sizeof *e);
+	if (e == NULL)
+		return errmsg_fail(em, ERR_NOMEM, "no memory for a simulated engine");
+	*e = (struct sim_engine){.m = m, .layer_begin = layer_begin, .layer_end = layer_end, .n_slots = n_slots};
+	enum err err = m->config.real ? open_real(e, em) : open_chain(e);
+	if (err != OK) {
+		sim_engine_close(e);
+		return err;
+	}
+	*out = e;
+	return OK;
+}
+
+void sim_engine_close(struct sim_engine *e)
+{
+	if (e == NULL)
+		return;
+	stage_work_close(e->work);
+	free(e->logits);
+	free(e->kv);
+	free(e->n_done);
+	free(e->hash);
+	free(e);
+}
+
+static void chain_forward(struct sim_engine *e, struct sim_rows *it)
+{
+	int32_t n_layers = e->layer_end - e->layer_begin;
+	if (it->slot >= e->n_slots || it->pos > e->n_done[it->slot] || it->pos + it->n_tokens > e->m->ctx_len) {
+		it->err = ERR_RANGE;
+		return;
+	}
+	it->err = OK;
+	uint64_t *kv = e->kv + (size_t)it->slot * (size_t)n_layers * (size_t)e->m->ctx_len;
+	for (int32_t t = 0; t < it->n_tokens; t++) {
+		uint64_t h = load_u64(it->data + CHAIN_ROW * t);
+		size_t pos = (size_t)(it->pos + t);
+		for (int32_t l = 0; l < n_layers; l++) {
+			uint64_t *row = kv + (size_t)l * (size_t)e->m->ctx_len;
+			row[pos] = h = chain_layer(h, e->layer_begin + l, pos > 0 ? row[pos - 1] : CHAIN_START);
+		}
+		store_u64(it->data + CHAIN_ROW * t, h);
+	}
+	e->n_done[it->slot] = it->pos + it->n_tokens;
+}
+
+static void real_forward(struct sim_engine *e, struct sim_rows *items, int32_t n)
+{
+	struct stage_item work[NODES_MAX];
+	struct errmsg em;
+	ASSERT(n <= NODES_MAX);
+	for (int32_t i = 0; i < n; i++)
+		work[i] = (struct stage_item){.wire = items[i].data, .slot = items[i].slot, .pos = items[i].pos, .n_tokens = items[i].n_tokens};
+	stage_work_forward(e->work, work, n, &em);
+	for (int32_t i = 0; i < n; i++)
+		items[i].err = work[i].err;
+}
+
+void sim_engine_forward(struct sim_engine *e, struct sim_rows *items, int32_t n)
+{
+	if (e->work != NULL) {
+		real_forward(e, items, n);
+		return;
+	}
+	for (int32_t i = 0; i < n; i++)
+		chain_forward(e, &items[i]);
+}
+
+void sim_engine_embed(struct sim_engine *e, const int32_t *tokens, int32_t n_tokens, uint8_t *out)
+{
+	if (e->work == NULL) {
+		for (int32_t t = 0; t < n_tokens; t++)
+			store_u64(out + CHAIN_ROW * t, chain_embed(tokens[t]));
+		return;
+	}
+	struct embed_item item = {.tokens = tokens, .n_tokens = n_tokens, .wire = out};
+	struct errmsg em;
+	enum err err = stage_work_embed(e->work, &item, 1, &em);
+	ASSERT(err == OK); // token ids were checked by the core
+}
+
+static void chain_sample(struct sim_engine *e, struct sim_draw *d)
+{
+	uint64_t *hash = &e->hash[d->slot];
+	if (d->first)
+		*hash = 0;
+	for (int32_t i = 0; d->hash && i < d->n_rows; i++)
+		*hash = sim_mix(*hash, load_u64(d->data + CHAIN_ROW * i));
+	d->err = OK;
+	if (d->draw)
+		d->token = chain_draw(load_u64(d->data + CHAIN_ROW * (d->n_rows - 1)), &d->sampling, d->pos, e->m->config.vocab_size);
+}
+
+static void real_sample(struct sim_engine *e, struct sim_draw *d)
+{
+	struct errmsg em;
+	if (d->first)
+		logits_hash_init(&e->logits[d->slot]);
+	struct sample_item s = {.wire = d->data, .n_rows = d->n_rows, .hash = d->hash ? &e->logits[d->slot] : NULL, .draw = d->draw, .pos = d->pos,
+		.sampling = d->sampling};
+	stage_work_sample(e->work, &s, 1, &em);
+	d->token = s.token;
+	d->err = s.err;
+}
+
+void sim_engine_sample(struct sim_engine *e, struct sim_draw *items, int32_t n)
+{
+	for (int32_t i = 0; i < n; i++) {
+		if (e->work == NULL)
+			chain_sample(e, &items[i]);
+		else
+			real_sample(e, &items[i]);
+	}
+}
+
+uint64_t sim_engine_hash(const struct sim_engine *e, int32_t slot)
+{
+	return e->work == NULL ? e->hash[slot] : fold_hash(&e->logits[slot]);
+}

@@ -1,0 +1,86 @@
+// What a simulated machine computes: bits that a wrong order, slot, layer, position or epoch changes.
+//
+// SIM_MODEL_HASH is a chain of hashes: a hidden state is 8 bytes that depend on the token, on every layer it went through in order, and
+// on every position before it in the same slot. It costs nanoseconds, and the answer of one machine without faults is computed
+// directly. SIM_MODEL_REAL is a real model on the real engine (engine/stage_work), compared with engine/generate.
+//
+// A simulated buffer keeps row_kept bytes of each hidden state; on the links a row counts with the size it has in the wire type, so that
+// a 70B model's traffic costs no copies. With a real model both are the same.
+// Owns the reference engine and the KV of its engines; borrows the model, the kernels and the pool. One thread.
+#ifndef HEARTH_SIM_SIM_MODEL_H
+#define HEARTH_SIM_SIM_MODEL_H
+
+#include "base/err.h"
+#include "base/sampling.h"
+#include "base/wire_type.h"
+#include "kernels/kernels.h"
+#include "kernels/pool.h"
+#include "model/model.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sim_model_config {
+	const struct model *real; // NULL: a chain of hashes
+	const struct kernels *kernels; // with a real model
+	struct pool *pool;
+	int32_t n_layers, hidden_dim, vocab_size; // of the chain; a real model brings its own
+};
+
+struct sim_model {
+	struct sim_model_config config;
+	enum wire_type wire;
+	int32_t ctx_len, chunk_max;
+	size_t row_real; // bytes of a hidden state on the wire
+	size_t row_kept; // bytes kept of it
+	struct generate *reference;
+};
+
+MUST_USE enum err sim_model_open(struct sim_model *m, const struct sim_model_config *c, enum wire_type wire, int32_t ctx_len, int32_t chunk_max,
+	struct errmsg *em);
+void sim_model_close(struct sim_model *m); // safe on zeroed memory
+
+// What one machine without faults answers. `tokens` holds the prompt and takes n_predict more; *hash is that of all logits of the first
+// n_prompt + n_predict - 1 positions, 0 unless `hash_logits`.
+struct sim_answer {
+	int32_t *tokens; // (n_prompt + n_predict)
+	int32_t n_prompt, n_predict;
+	struct sampling sampling;
+	bool hash_logits;
+	uint64_t hash; // out
+};
+MUST_USE enum err sim_model_answer(struct sim_model *m, struct sim_answer *a, struct errmsg *em);
+
+// ---- One machine's engine
+
+struct sim_engine;
+
+// sim_engine_open: layers [begin, end) with n_slots of KV; begin == end is the head's. ERR_NOMEM, or what the engine says.
+MUST_USE enum err sim_engine_open(const struct sim_model *m, int32_t layer_begin, int32_t layer_end, int32_t n_slots, struct sim_engine **out,
+	struct errmsg *em);
+void sim_engine_close(struct sim_engine *e); // NULL is allowed
+
+struct sim_rows {
+	uint8_t *data; // (n_tokens, row_kept), in and out
+	int32_t slot, pos, n_tokens;
+	enum err err;  // out: ERR_RANGE when an earlier position of the slot was never computed
+};
+void sim_engine_forward(struct sim_engine *e, struct sim_rows *items, int32_t n);
+
+// The head's.
+void sim_engine_embed(struct sim_engine *e, const int32_t *tokens, int32_t n_tokens, uint8_t *out);
+
+struct sim_draw {
+	const uint8_t *data; // (n_rows, row_kept)
+	int32_t n_rows, slot, pos;
+	bool hash, first, draw;
+	struct sampling sampling;
+	int32_t token; // out
+	enum err err;  // out
+};
+void sim_engine_sample(struct sim_engine *e, struct sim_draw *items, int32_t n);
+// sim_engine_hash returns the running hash of the logits of a slot.
+uint64_t sim_engine_hash(const struct sim_engine *e, int32_t slot);
+
+#endif
