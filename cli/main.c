@@ -1,4 +1,5 @@
 // hearth: finds the command, reads its options, runs it.
+#include "cli/bus_guard.h"
 #include "cli/command.h"
 #include "cli/suggest.h"
 
@@ -68,6 +69,8 @@ static int run_command(const struct command *cmd, int argc, char *const argv[])
 	} else if (o.help) {
 		code = print_command_help(cmd);
 	} else {
+		if (o.model)
+			bus_guard_install(cmd->name, o.model);
 		struct log log = {.fd = STDERR_FILENO, .level = o.log};
 		struct command_ctx ctx = {.command_name = cmd->name, .opts = &o, .log = &log};
 		code = cmd->run(&ctx);

@@ -11,6 +11,7 @@
 #define LOGITS_ROWS_MAX 16  // rows of logits held at once: a row is 200 KB and more
 
 struct stage_work {
+	const struct model *model;
 	struct engine *engine;
 	enum wire_type wire;
 	int32_t hidden_dim, vocab_size, batch_max;
@@ -37,9 +38,12 @@ enum err stage_work_open(const struct engine_config *c, struct stage_work **out,
 	struct stage_work *w = calloc(1, sizeof *w);
 	if (w == NULL)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for a stage");
-	enum err e = engine_open(c, &w->engine, em);
+	enum err e = model_check_unchanged(c->model, em);
+	if (e == OK)
+		e = engine_open(c, &w->engine, em);
 	if (e != OK)
 		goto fail;
+	w->model = c->model;
 	w->wire = c->wire;
 	w->hidden_dim = engine_hparams(w->engine)->hidden_dim;
 	w->vocab_size = engine_hparams(w->engine)->vocab_size;
@@ -90,6 +94,11 @@ void stage_work_forward(struct stage_work *w, struct stage_item *items, int32_t 
 	float *at = w->hidden;
 	ASSERT(n <= ITEMS_MAX);
 	em->text[0] = '\0';
+	enum err e = model_check_unchanged(w->model, em);
+	for (int32_t i = 0; e != OK && i < n; i++)
+		items[i].err = e;
+	if (e != OK)
+		return;
 	for (int32_t i = 0; i < n; i++) {
 		items[i].err = decode_rows(w, items[i].wire, items[i].n_tokens, at);
 		if (items[i].err != OK) {
@@ -100,7 +109,7 @@ void stage_work_forward(struct stage_work *w, struct stage_item *items, int32_t 
 		batch[n_batch++] = (struct engine_item){.slot = items[i].slot, .pos_begin = items[i].pos, .n_tokens = items[i].n_tokens, .hidden = at};
 		at += (size_t)items[i].n_tokens * (size_t)w->hidden_dim;
 	}
-	enum err e = engine_forward(w->engine, batch, n_batch, em);
+	e = engine_forward(w->engine, batch, n_batch, em);
 	for (int32_t i = 0; i < n_batch; i++) {
 		struct stage_item *it = &items[from[i]];
 		it->err = e == OK || e == ERR_NON_FINITE ? batch[i].fault.err : e;
@@ -111,14 +120,14 @@ void stage_work_forward(struct stage_work *w, struct stage_item *items, int32_t 
 
 enum err stage_work_embed(struct stage_work *w, const struct embed_item *items, int32_t n, struct errmsg *em)
 {
-	for (int32_t i = 0; i < n; i++) {
+	enum err e = model_check_unchanged(w->model, em);
+	for (int32_t i = 0; i < n && e == OK; i++) {
 		struct engine_item it = {.tokens = items[i].tokens, .n_tokens = items[i].n_tokens, .hidden = w->hidden};
-		enum err e = engine_embed(w->engine, &it, 1, em);
-		if (e != OK)
-			return e;
-		encode_rows(w, w->hidden, items[i].n_tokens, items[i].wire);
+		e = engine_embed(w->engine, &it, 1, em);
+		if (e == OK)
+			encode_rows(w, w->hidden, items[i].n_tokens, items[i].wire);
 	}
-	return OK;
+	return e;
 }
 
 // A row of logits on its way: whose, and whether it is the one to draw from.
@@ -161,8 +170,9 @@ void stage_work_sample(struct stage_work *w, struct sample_item *items, int32_t 
 	struct row rows[LOGITS_ROWS_MAX];
 	int32_t n_rows = 0, rows_max = w->batch_max < LOGITS_ROWS_MAX ? w->batch_max : LOGITS_ROWS_MAX;
 	em->text[0] = '\0';
+	enum err changed = model_check_unchanged(w->model, em);
 	for (int32_t i = 0; i < n; i++) {
-		items[i].err = OK;
+		items[i].err = changed;
 		for (int32_t k = items[i].hash ? 0 : items[i].n_rows - 1; k < items[i].n_rows && items[i].err == OK; k++) {
 			if (n_rows == rows_max) {
 				run_rows(w, rows, n_rows, em);

@@ -1,5 +1,6 @@
 // A stage's work on hidden states as they travel: bytes of the wire type in, layers, bytes out. And the head's: token ids to bytes, bytes to
-// logits, hash and token. What runs here runs on the worker's thread.
+// logits, hash and token. What runs here runs on the worker's thread. Each call first looks whether the model file is still what it was when it
+// was opened: ERR_STATE, of the whole batch, when it is not.
 #ifndef HEARTH_ENGINE_STAGE_WORK_H
 #define HEARTH_ENGINE_STAGE_WORK_H
 

@@ -2,7 +2,8 @@
 //
 // The mapping is shared with the page cache. A file that somebody makes shorter while it is mapped kills the process (SIGBUS)
 // when a lost page is touched, and one written in place changes what is read: mapped_file_check_unchanged tells, and is meant to be
-// asked before work begins. A file replaced by rename is harmless: the mapping keeps the old one.
+// asked before work begins (it costs one fstat, under a microsecond); for what changes after that, cli/bus_guard names the file on the way
+// out. A file replaced by rename is harmless: the mapping keeps the old one.
 #ifndef HEARTH_MODEL_MAPPED_FILE_H
 #define HEARTH_MODEL_MAPPED_FILE_H
 

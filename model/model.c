@@ -263,7 +263,7 @@ void model_close(struct model *m)
 enum err model_check_unchanged(const struct model *m, struct errmsg *em)
 {
 	enum err e = mapped_file_check_unchanged(&m->file, em);
-	return e == OK ? OK : errmsg_prefix(em, e, "%s", m->path);
+	return e == OK ? OK : errmsg_prefix(em, e, "%s changed while in use", m->path);
 }
 
 const char *model_path(const struct model *m)

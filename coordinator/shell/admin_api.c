@@ -206,7 +206,9 @@ static enum err start_generate(struct command_run *c, const json_t *line, int32_
 		.system = json_string_value(json_object_get(line, "system")),
 	};
 	size_t n;
-	enum err e = prompt_encode(c->api->p.tokenizer, model_gguf(c->api->p.model), &text, ids, cap, &n, em);
+	enum err e = model_check_unchanged(c->api->p.model, em); // the tokenizer's texts lie in the file
+	if (e == OK)
+		e = prompt_encode(c->api->p.tokenizer, model_gguf(c->api->p.model), &text, ids, cap, &n, em);
 	if (e == ERR_LIMIT)
 		return errmsg_fail(em, e, "the prompt has more than the %zu tokens of the context", cap);
 	if (e != OK)

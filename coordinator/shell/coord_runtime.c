@@ -398,6 +398,8 @@ static void on_embedded(void *ctx)
 {
 	struct head_job *j = ctx;
 	j->is_busy = false;
+	if (j->err != OK)
+		log_line(j->rt->p.log, LOG_ERROR, "%s", j->em.text);
 	struct coord_event ev = {.type = COORD_EV_FORWARD_DONE};
 	ev.u.forward_done.id = j->id;
 	ev.u.forward_done.err = j->err;

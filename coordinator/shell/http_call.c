@@ -65,7 +65,9 @@ static bool make_ids(struct http_call *c, const struct openai_request *r, struct
 	if (!check_ids(h, r, err))
 		return false;
 	c->prompt_ids = malloc(cap * sizeof *c->prompt_ids);
-	enum err e = c->prompt_ids ? encode(h, r, c->prompt_ids, cap, &n, &em) : ERR_NOMEM;
+	enum err e = c->prompt_ids ? model_check_unchanged(h->p.model, &em) : ERR_NOMEM; // the tokenizer's texts lie in the file
+	if (e == OK)
+		e = encode(h, r, c->prompt_ids, cap, &n, &em);
 	c->n_prompt_ids = (int32_t)n;
 	const char *param = prompt_param(r->kind);
 	if (e == ERR_LIMIT)

@@ -60,6 +60,7 @@ struct node_runtime {
 	struct node *core;
 	struct node_effects *fx;
 	bool is_stepping, is_closing;
+	struct errmsg fault; // why it leaves by itself; "": it does not
 
 	struct lnk1_server_config server;
 	struct link_listener *listener;
@@ -335,6 +336,18 @@ static void job_start(struct node_runtime *rt, struct rt_job *j, void (*run)(str
 	worker_submit(rt->p.worker, &j->job);
 }
 
+// leave_if_changed: with another model file than the cluster's this machine can compute nothing any more. It goes in order, so that the others
+// make their plan without it.
+static void leave_if_changed(struct node_runtime *rt, enum err err)
+{
+	struct errmsg em;
+	if (err != ERR_STATE || rt->p.core.local || rt->fault.text[0] != '\0' || model_check_unchanged(rt->p.model, &em) == OK)
+		return;
+	rt->fault = em;
+	log_line(rt->p.log, LOG_ERROR, "%s: leaving the cluster", em.text);
+	node_runtime_leave(rt);
+}
+
 static void run_forward(struct worker_job *job)
 {
 	struct rt_job *j = (struct rt_job *)job;
@@ -352,6 +365,7 @@ static void on_forward(void *ctx)
 	ev.u.forward_done.errs = j->errs;
 	ev.u.forward_done.text = j->em.text;
 	step(j->rt, &ev);
+	leave_if_changed(j->rt, j->errs[0]);
 }
 
 static void fx_forward(struct node_runtime *rt, const struct node_effect *f)
@@ -397,6 +411,7 @@ static void on_load(void *ctx)
 	ev.u.loaded.err = j->err;
 	ev.u.loaded.text = j->err == OK ? "" : j->em.text;
 	step(rt, &ev);
+	leave_if_changed(rt, j->err);
 }
 
 static void fx_load(struct node_runtime *rt, const struct node_effect *f)
@@ -464,6 +479,12 @@ static void fx_store(struct node_runtime *rt, const struct node_effect *f)
 
 // ---- the core
 
+static void fx_exit(struct node_runtime *rt, const struct node_effect *f)
+{
+	bool by_itself = f->u.exit.err == OK && rt->fault.text[0] != '\0';
+	rt->p.on_exit(rt->p.ctx, by_itself ? ERR_STATE : f->u.exit.err, by_itself ? rt->fault.text : f->u.exit.text);
+}
+
 static void carry_out(struct node_runtime *rt, const struct node_effect *f)
 {
 	switch (f->type) {
@@ -483,7 +504,7 @@ static void carry_out(struct node_runtime *rt, const struct node_effect *f)
 	case NODE_FX_FORWARD: fx_forward(rt, f); break;
 	case NODE_FX_STORE: fx_store(rt, f); break;
 	case NODE_FX_LOG: log_line(rt->p.log, (enum log_level)f->u.log.level, "%s", f->u.log.text); break;
-	case NODE_FX_EXIT: rt->p.on_exit(rt->p.ctx, f->u.exit.err, f->u.exit.text); break;
+	case NODE_FX_EXIT: fx_exit(rt, f); break;
 	}
 }
 
