@@ -17,7 +17,10 @@ static const struct command table[] = {
 		"The first time, the invite is asked for without echo, or read from standard input (-) or --invite-file. Later the membership "
 		"in the state directory is enough.",
 		false, join_main},
-	{"revoke", FOR_REVOKE, "NODE [OPTIONS]", "shut a node out for good", NULL, false, revoke_main},
+	{"revoke", FOR_REVOKE, "NODE [OPTIONS]", "shut a node out",
+		"Asks the running coordinator to delete the node's key: its links close at once, those with other nodes too, and it is refused until it "
+		"joins with a new invite.",
+		false, revoke_main},
 	{"status", FOR_STATUS, "[OPTIONS]", "show the cluster: nodes, links, layers, requests", NULL, false, status_main},
 	{"inspect", FOR_INSPECT, "MODEL [OPTIONS]", "show what a model file holds, and whether Hearth can run it", NULL, false, inspect_main},
 	{"tokenize", FOR_TOKENIZE, "MODEL -p TEXT [OPTIONS]", "show the tokens of a text",

@@ -42,7 +42,7 @@ static void print_status(const json_t *s)
 {
 	printf("%s, %lld layers, wire type %s\n", text(s, "model"), number(s, "layers"), text(s, "wire"));
 	if (json_is_true(json_object_get(s, "ready")))
-		printf("ready (plan %lld)\n", number(s, "plan_epoch"));
+		printf("ready\n");
 	else
 		printf("not ready: %s\n", text(s, "waiting_for"));
 	printf("requests: %lld active, %lld waiting, %lld slots; %lld requests and %lld tokens so far\n", number(s, "active"), number(s, "waiting"),
@@ -52,7 +52,7 @@ static void print_status(const json_t *s)
 	for (size_t i = 0; i < json_array_size(nodes); i++)
 		print_node(json_array_get(nodes, i));
 	if (number(s, "invites") > 0)
-		printf("%lld invites outstanding\n", number(s, "invites"));
+		printf("%lld %s outstanding\n", number(s, "invites"), number(s, "invites") == 1 ? "invite" : "invites");
 }
 
 int status_main(const struct command_ctx *ctx)

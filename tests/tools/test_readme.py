@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize("name", ["README.md", "SECURITY.md"])
 def test_every_file_it_names_exists(name):
     text = (ROOT / name).read_text()
-    named = set(re.findall(r"`((?:base|kernels|model|engine|proto|net|flow|partition|coordinator|node|cli|tools|tests)/[\w/.]*\w\.\w+)`",
+    named = set(re.findall(r"`((?:bench|docs|base|kernels|model|engine|proto|net|flow|partition|coordinator|node|cli|tools|tests)/[\w/.]*\w\.\w+)`",
                            text)) | set(re.findall(r"\]\(([\w./-]+)\)", text))
     missing = sorted(n for n in named if not (ROOT / n).exists())
     assert missing == []
@@ -44,3 +44,77 @@ def test_every_package_of_the_readme_is_one_that_setup_installs():
                               "\n".join(line.split("|")[1] for line in table.splitlines()[2:])))
     assert len(packages) > 10
     assert sorted(p for p in packages if not re.search(r"\b%s\b" % re.escape(p), setup)) == []
+
+
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_commands_it_lists_are_those_of_the_program():
+    table = (ROOT / "cli" / "commands.c").read_text()
+    shown = re.findall(r'^\t\{"([a-z-]+)", FOR_\w+, "([^"]*)"', table, re.M)
+    hidden = ["example-config"]
+    rows = re.findall(r"^\| `hearth (\w+)([^`]*)` \|", README[README.index("## Commands"):], re.M)
+    assert [name for name, _ in rows] == [name for name, _ in shown if name not in hidden]
+    for (name, words), (_, usage) in zip(rows, shown):
+        assert words.strip().split(" -p")[0] in usage, (name, words, usage)
+
+
+def test_the_ports_it_lists_are_the_defaults():
+    options = (ROOT / "cli" / "option_table.c").read_text()
+    rows = re.findall(r"^\| (\d+) \| [^|]*?(all addresses|loopback only) \(`(\w+) (--\w+)`\)", README, re.M)
+    assert len(rows) == 3
+    for port, where, command, flag in rows:
+        host = "0.0.0.0" if where == "all addresses" else "127.0.0.1"
+        entry = [e for e in re.split(r"\n\t\{", options) if '.flag = "%s"' % flag in e and "FOR_%s" % command.upper() in e]
+        assert len(entry) == 1 and '.preset = "%s:%s"' % (host, port) in entry[0], (port, entry)
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/http-api.md"])
+def test_every_option_it_names_is_one(name):
+    options = (ROOT / "cli" / "option_table.c").read_text()
+    flags = set(re.findall(r'\.flag = "(--[\w-]+)"', options)) | {"--help"}
+    text = (ROOT / name).read_text()
+    # A line that calls another program has that program's options.
+    ours = "\n".join(line for line in text.splitlines() if not re.search(r"python3? |apt-get|dpkg", line))
+    named = set(re.findall(r"(?<![\w-])(--[a-z][\w-]+)", ours))
+    assert len(named) > 2 and named - flags == set()
+
+
+def test_every_make_target_and_script_it_names_is_there():
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"(?:`| {4})make ([a-z][a-z-]*)", README))
+    assert targets >= {"demo", "check", "setup", "help", "tidy"}
+    assert [t for t in sorted(targets) if not re.search(r"^%s:" % t, makefile, re.M)] == []
+    scripts = set(re.findall(r"(?:python3|sh) ((?:bench|tools)/[\w/.]+)", README))
+    assert [s for s in sorted(scripts) if not (ROOT / s).exists()] == []
+
+
+def test_make_help_lists_every_target_that_is_for_people():
+    makefile = (ROOT / "Makefile").read_text()
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.M).group(1).split()
+    internal = {"all", "help", "distclean", "venv", "unit-binaries", "fuzz-binaries"}
+    helped = set(re.findall(r"^\t@echo 'make ([\w-]+)", makefile, re.M))
+    assert helped == set(phony) - internal
+
+
+def test_make_check_runs_what_it_says():
+    words = re.search(r"runs all tests: ([^.]*)\.", README).group(1)
+    runner = (ROOT / "tools" / "run_tests.py").read_text()
+    for word, suite in (("the plain build", "units"), ("sanitizers", "asan"), ("fuzz targets", "fuzz"), ("clang", "clang"), ("emulated aarch64", "cross")):
+        assert word in words and "def suite_%s(" % suite in runner
+
+
+def test_the_weight_types_it_lists_are_those_that_have_products():
+    text = re.search(r"weight types other than ([\w, ]+)\.", README).group(1)
+    kernels = (ROOT / "kernels" / "kernels.c").read_text() + (ROOT / "kernels" / "weight_block.c").read_text()
+    for name in re.split(r", | and ", text):
+        assert re.search(r"\bDTYPE_%s\b" % name, kernels), name
+
+
+def test_the_api_document_is_linked_and_names_the_parameters_that_are_read():
+    assert "](docs/http-api.md)" in README
+    text = (ROOT / "docs" / "http-api.md").read_text()
+    table = text[text.index("| parameter |"):text.index("## The same answer again")]
+    named = set(re.findall(r"`([a-z_]+)(?:\.[a-z_]+)?`", "\n".join(row.split("|")[1] for row in table.splitlines() if row.startswith("|"))))
+    source = (ROOT / "coordinator" / "shell" / "openai_request.c").read_text()
+    assert named == set(re.findall(r'^\t\{"(\w+)", (?:BOTH|CHAT|COMPLETION), ', source, re.M))
