@@ -75,6 +75,8 @@ struct stream {
 	const struct stream_events *events;
 	void *ctx;
 	nng_stream_dialer *dialer; // NULL unless connecting
+	struct stream_grave *grave; // where the dialer goes; NULL unless connecting
+	int n_redials;
 	nng_stream *conn;
 	nng_aio *dial_aio, *read_aio, *write_aio;
 	struct loop_task dial_task, read_task, write_task;

@@ -276,6 +276,25 @@ static void a_connection_nobody_answers_ends_at_its_deadline(void **state)
 	close(fd);
 }
 
+static void dials_given_up_at_any_moment_harm_nothing(void **state)
+{
+	struct net *n = *state;
+	uint16_t port;
+	int fill, fd = socket_listen_full(&fill, &port);
+	char url[64];
+	snprintf(url, sizeof url, "tcp://127.0.0.1:%u", port);
+	for (int i = 0; i < 500; i++) {
+		n->a.n_ended = 0;
+		int64_t begin_ns = loop_clock_ns();
+		assert_int_equal(stream_connect(&n->a.stream, &n->loop, url, begin_ns + i % 20 * S / 10000, &limits, &events, &n->a, NULL), OK);
+		assert_true(loop_run_until(&n->loop, a_ended, n, loop_clock_ns() + PATIENCE));
+		assert_int_equal(n->a.n_connected, 0);
+		stream_close(&n->a.stream);
+	}
+	close(fill);
+	close(fd);
+}
+
 static void a_port_that_cannot_be_ends_the_stream(void **state)
 {
 	struct net *n = *state;
@@ -481,6 +500,7 @@ int main(void)
 		WITH_NET(a_queue_that_nobody_drains_is_full_and_opens_again),
 		WITH_NET(a_port_nobody_listens_on_is_refused),
 		WITH_NET(a_connection_nobody_answers_ends_at_its_deadline),
+		WITH_NET(dials_given_up_at_any_moment_harm_nothing),
 		WITH_NET(a_port_that_cannot_be_ends_the_stream),
 		WITH_NET(end_of_stream_comes_after_the_last_byte),
 		WITH_NET(a_reset_ends_the_stream_once),
