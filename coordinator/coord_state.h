@@ -17,6 +17,7 @@ struct member {
 	enum member_state state;
 	bool has_data; // its data link is up
 	bool pending;     // its binding is not on disk yet
+	struct plan_epoch told; // the last plan it was told of on this control link
 	bool load_failed; // since its last Hello
 	bool leaving;
 	bool bye_sent;
@@ -29,11 +30,18 @@ struct member {
 	uint64_t n_relayed;
 };
 
+// Two links of one kind to one member: frames are taken from both until LINK_DOWN, and sent on the newest only. The end of a link is a loss
+// when it is the newest, or when frames of the plan were sent on it and it did not end in order.
 struct coord_link {
 	uint32_t handle; // 0: free
 	enum coord_link_kind kind;
 	int32_t member;  // index; JOIN links too
 	struct liveness life;
+	uint64_t order;         // of coming up: the highest is the newest
+	struct plan_epoch used; // the last plan of which something was sent on it
+	bool retired;           // a successor is up, since retired_ns
+	int64_t retired_ns;
+	bool closing;           // by us, in order, after that: nothing can be sent on it any more
 	uint8_t token_id[TOKEN_ID_BYTES]; // JOIN
 };
 
@@ -69,7 +77,9 @@ struct session {
 	int32_t ready_buf;  // embedded, waits for a credit; -1: none
 	int32_t ready_n;    // tokens in it
 	uint32_t seq_sent, seq_back; // steps
+	uint16_t sent_n[STAGES_MAX + 1]; // tokens of each step under way, at seq modulo its length: steps_ahead() is never more
 	int32_t pos_back;            // positions that have come back
+	int64_t progress_ns;         // when the ring last did something for it, or began to be waited for
 	bool hash_started;
 };
 
@@ -103,6 +113,7 @@ struct coordinator {
 	bool invite_used[INVITES_MAX];
 	bool invite_on_disk[INVITES_MAX];
 	struct coord_link links[COORD_LINKS_MAX];
+	uint64_t n_links_up; // so far
 	struct store_wait stores[STORES_MAX];
 	struct pair pairs[PAIRS_MAX];
 
@@ -119,6 +130,9 @@ struct coordinator {
 	int32_t n_bufs;
 	bool buf_used[2 * HOP_CREDITS_MAX + SESSIONS_MAX];
 	int32_t credits_out; // steps stage 0 still takes
+	int64_t credited_ns; // when it last took one
+	bool draining;       // steps are on a link to it that has a successor: none is sent until all credits are back
+	int32_t relays[STAGES_MAX]; // steps of this stage to the next that were relayed and not credited back
 	int32_t n_held;      // steps from the last stage not credited back
 
 	uint32_t forward_id; // 0: no embedding under way
@@ -145,12 +159,28 @@ const char *coord_fx_text(struct coord_effects *fx, const char *text);
 void coord_log(struct coord_effects *fx, int level, const char *fmt, ...) PRINTF_LIKE(3, 4);
 void coord_answer(struct coord_effects *fx, uint64_t ticket, enum err err, const char *fmt, ...) PRINTF_LIKE(4, 5);
 void coord_close(struct coord_effects *fx, uint32_t link, bool orderly);
-struct coord_link *coord_link_find(struct coordinator *c, uint32_t handle);
-struct coord_link *coord_link_of(struct coordinator *c, int32_t member, enum coord_link_kind kind);
 void coord_send_msg(struct coordinator *c, int32_t member, const struct msg *m, struct coord_effects *fx);
 void coord_send_bytes(struct coord_effects *fx, uint32_t link, const uint8_t *data, size_t len);
 // coord_lose_member: a link of a member in the ring is gone. Ends what needed it and marks the plan dirty.
 void coord_lose_member(struct coordinator *c, int32_t member, const char *reason, struct coord_effects *fx);
+// coord_break_ring: what is on its way may be lost, credits too. Ends the sessions that have a slot, saying `text`, and the plan with them:
+// the next one begins with full credits under a new plan_epoch.
+void coord_break_ring(struct coordinator *c, const char *text, struct coord_effects *fx);
+
+// coord_links.c
+void coord_links_on_up(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
+void coord_links_on_down(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
+// coord_links_close ends all links of a member that is none any more.
+void coord_links_close(struct coordinator *c, int32_t member, struct coord_effects *fx);
+void coord_links_tick(struct coordinator *c, struct coord_effects *fx);
+int64_t coord_links_deadline_ns(const struct coordinator *c);
+// coord_links_forgive restarts all timers of silence: this machine was away itself.
+void coord_links_forgive(struct coordinator *c);
+struct coord_link *coord_link_find(struct coordinator *c, uint32_t handle);
+// coord_link_of returns the link to send on, the newest; or NULL.
+struct coord_link *coord_link_of(struct coordinator *c, int32_t member, enum coord_link_kind kind);
+// coord_link_use notes that something of the plan is sent on a link.
+void coord_link_use(struct coordinator *c, struct coord_link *l);
 
 // members.c
 int32_t member_find(const struct coordinator *c, struct node_id id);
@@ -179,8 +209,11 @@ void sessions_on_submit(struct coordinator *c, const struct coord_event *ev, str
 void sessions_on_cancel(struct coordinator *c, uint64_t req, struct coord_effects *fx);
 void sessions_on_forward_done(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
 void sessions_on_sampled(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
-void sessions_on_frame(struct coordinator *c, struct coord_link *l, const uint8_t *data, size_t len, struct coord_effects *fx);
-void sessions_on_step_failed(struct coordinator *c, int32_t member, const struct msg *m, struct coord_effects *fx);
+struct session *sessions_find_active(struct coordinator *c, struct session_id id);
+void sessions_end(struct coordinator *c, struct session *s, enum coord_end end, enum err err, const char *text, struct coord_effects *fx);
+// sessions_buf_take returns -1 when all are in use, which is our bug.
+int32_t sessions_buf_take(struct coordinator *c);
+void sessions_buf_give(struct coordinator *c, int32_t buf);
 // sessions_end_active ends every session that has a slot.
 void sessions_end_active(struct coordinator *c, enum err err, const char *text, struct coord_effects *fx);
 // sessions_reset forgets what was on its way: a new plan begins with full credits and no replies.
@@ -191,5 +224,20 @@ void sessions_expire(struct coordinator *c, struct coord_effects *fx);
 void sessions_pump(struct coordinator *c, struct coord_effects *fx);
 int32_t sessions_count(const struct coordinator *c, enum session_state state);
 int64_t sessions_deadline_ns(const struct coordinator *c);
+
+// ring.c
+void ring_reset(struct coordinator *c);
+void ring_on_frame(struct coordinator *c, struct coord_link *l, const uint8_t *data, size_t len, struct coord_effects *fx);
+void ring_on_step_failed(struct coordinator *c, int32_t member, const struct msg *m, struct coord_effects *fx);
+void ring_send_steps(struct coordinator *c, struct coord_effects *fx);
+// ring_give_credit: the head is done with a step of the last stage.
+void ring_give_credit(struct coordinator *c, struct coord_effects *fx);
+// ring_on_retired: a data link of a member has a successor.
+void ring_on_retired(struct coordinator *c, int32_t member);
+// ring_check_stalls gives the ring up when an answer waited for it longer than stall_ns.
+void ring_check_stalls(struct coordinator *c, struct coord_effects *fx);
+int64_t ring_deadline_ns(const struct coordinator *c);
+// ring_forgive: this machine was away itself, so that nobody was slow.
+void ring_forgive(struct coordinator *c);
 
 #endif

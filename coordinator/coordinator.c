@@ -79,25 +79,16 @@ void coord_send_msg(struct coordinator *c, int32_t member, const struct msg *m, 
 		return; // its LINK_DOWN has said or will say what that means
 	uint8_t frame[MSG_ENCODED_MAX];
 	size_t len = msg_encode(m, frame);
+	coord_link_use(c, l);
 	coord_send_bytes(fx, l->handle, frame, len);
 }
 
-// ---- links
+// ---- losses
 
-struct coord_link *coord_link_find(struct coordinator *c, uint32_t handle)
+void coord_break_ring(struct coordinator *c, const char *text, struct coord_effects *fx)
 {
-	for (int32_t i = 0; i < COORD_LINKS_MAX; i++)
-		if (handle != 0 && c->links[i].handle == handle)
-			return &c->links[i];
-	return NULL;
-}
-
-struct coord_link *coord_link_of(struct coordinator *c, int32_t member, enum coord_link_kind kind)
-{
-	for (int32_t i = 0; i < COORD_LINKS_MAX; i++)
-		if (c->links[i].handle != 0 && c->links[i].member == member && c->links[i].kind == kind)
-			return &c->links[i];
-	return NULL;
+	sessions_end_active(c, ERR_NODE_LOST, text, fx);
+	planning_drop(c);
 }
 
 void coord_lose_member(struct coordinator *c, int32_t member, const char *reason, struct coord_effects *fx)
@@ -110,66 +101,6 @@ void coord_lose_member(struct coordinator *c, int32_t member, const char *reason
 	coord_log(fx, LOG_WARNING, "node %s is lost (%s)", m->hello.name, reason);
 	sessions_end_active(c, ERR_NODE_LOST, text, fx);
 	planning_drop(c);
-}
-
-static void forget_link(struct coordinator *c, struct coord_link *l, const char *reason, struct coord_effects *fx)
-{
-	struct coord_link gone = *l;
-	l->handle = 0;
-	if (gone.kind == COORD_LINK_JOIN)
-		return;
-	struct member *m = &c->members[gone.member];
-	if (gone.kind == COORD_LINK_DATA) {
-		m->has_data = false;
-	} else {
-		m->state = m->state == MEMBER_REFUSED ? MEMBER_REFUSED : MEMBER_ABSENT;
-		if (m->state == MEMBER_ABSENT)
-			text_copy(m->detail, sizeof m->detail, m->leaving ? "left" : reason);
-		m->leaving = false;
-	}
-	coord_lose_member(c, gone.member, reason, fx);
-	c->plan_dirty = true;
-}
-
-static void on_link_up(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
-{
-	int32_t member = member_find(c, ev->u.link_up.peer);
-	enum coord_link_kind kind = ev->u.link_up.kind;
-	struct coord_link *l = NULL, *old = member >= 0 ? coord_link_of(c, member, kind) : NULL;
-	for (int32_t i = 0; l == NULL && i < COORD_LINKS_MAX; i++)
-		if (c->links[i].handle == 0)
-			l = &c->links[i];
-	if (l == NULL || member < 0 || c->members[member].pending) { // revoked since its handshake
-		coord_close(fx, ev->u.link_up.link, false);
-		return;
-	}
-	*l = (struct coord_link){.handle = ev->u.link_up.link, .kind = kind, .member = member};
-	liveness_init(&l->life, c->now_ns);
-	struct member *m = &c->members[member];
-	if (old != NULL) {
-		// A node renews a link when nothing is on its way. One that lost the old link says so with a Hello that holds no plan.
-		coord_close(fx, old->handle, true);
-		old->handle = 0;
-	}
-	switch (kind) {
-	case COORD_LINK_JOIN: members_on_join_link(c, l, fx); break;
-	case COORD_LINK_DATA:
-		c->plan_dirty = c->plan_dirty || !m->has_data;
-		m->has_data = true;
-		break;
-	case COORD_LINK_CONTROL:
-		text_copy(m->remote, sizeof m->remote, ev->u.link_up.remote);
-		if (m->state != MEMBER_READY)
-			m->state = MEMBER_CONNECTED;
-		break;
-	}
-}
-
-static void on_link_down(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
-{
-	struct coord_link *l = coord_link_find(c, ev->u.link_down.link);
-	if (l != NULL)
-		forget_link(c, l, ev->u.link_down.reason, fx);
 }
 
 // ---- messages
@@ -201,9 +132,12 @@ static void on_control(struct coordinator *c, struct coord_link *l, const uint8_
 		return;
 	}
 	switch (m.type) {
-	case MSG_HELLO: members_on_hello(c, member, &m.u.hello, fx); return;
+	case MSG_HELLO:
+		if (!l->retired) // else one behind it, on the newer link, says what holds
+			members_on_hello(c, member, &m.u.hello, fx);
+		return;
 	case MSG_LOADED: planning_on_loaded(c, member, m.u.loaded.epoch, m.u.loaded.error, fx); return;
-	case MSG_STEP_FAILED: sessions_on_step_failed(c, member, &m, fx); return;
+	case MSG_STEP_FAILED: ring_on_step_failed(c, member, &m, fx); return;
 	case MSG_PEER_LINK: on_peer_link(c, member, &m, fx); return;
 	case MSG_LEAVING:
 		c->members[member].leaving = true;
@@ -233,7 +167,7 @@ static void on_message(struct coordinator *c, const struct coord_event *ev, stru
 		if (data[0] == FRAME_PING)
 			coord_send_bytes(fx, l->handle, pong, sizeof pong);
 	} else if (l->kind == COORD_LINK_DATA) {
-		sessions_on_frame(c, l, data, len, fx);
+		ring_on_frame(c, l, data, len, fx);
 	} else {
 		on_control(c, l, data, len, fx);
 	}
@@ -241,59 +175,29 @@ static void on_message(struct coordinator *c, const struct coord_event *ev, stru
 
 // ---- time
 
-static void check_link(struct coordinator *c, struct coord_link *l, struct coord_effects *fx)
-{
-	uint8_t ping[FRAME_PING_BYTES];
-	char text[REASON_CAP];
-	switch (liveness_step(&l->life, &c->config.liveness, c->now_ns)) {
-	case LIVENESS_FINE: return;
-	case LIVENESS_PING:
-		if (l->kind == COORD_LINK_JOIN)
-			return; // carries a grant and its acknowledgement, nothing else
-		ping_encode(FRAME_PING, (uint64_t)c->now_ns, ping);
-		coord_send_bytes(fx, l->handle, ping, sizeof ping);
-		return;
-	case LIVENESS_DEAD:
-		snprintf(text, sizeof text, "silent for %lld ms", (long long)(c->config.liveness.dead_after_ns / 1000000));
-		coord_close(fx, l->handle, false);
-		forget_link(c, l, text, fx);
-		return;
-	}
-}
-
 // forgive_silence: this machine was away itself. Whatever event comes first after that says so, not only a TICK.
 static void forgive_silence(struct coordinator *c)
 {
 	if (c->now_ns - c->stepped_ns < c->config.liveness.ping_after_ns + c->config.liveness.late_loop_ns)
 		return;
-	for (int32_t i = 0; i < COORD_LINKS_MAX; i++)
-		if (c->links[i].handle != 0)
-			liveness_restart(&c->links[i].life, c->now_ns);
+	coord_links_forgive(c);
+	ring_forgive(c);
 }
 
 static void on_tick(struct coordinator *c, struct coord_effects *fx)
 {
-	for (int32_t i = 0; i < COORD_LINKS_MAX; i++) {
-		struct coord_link *l = &c->links[i];
-		if (l->handle != 0 && !c->members[l->member].is_local)
-			check_link(c, l, fx);
-	}
+	coord_links_tick(c, fx);
 	members_expire(c, fx);
 	sessions_expire(c, fx);
 }
 
 int64_t coordinator_deadline_ns(const struct coordinator *c)
 {
-	int64_t deadline = sessions_deadline_ns(c);
-	for (int32_t i = 0; i < COORD_LINKS_MAX; i++) {
-		const struct coord_link *l = &c->links[i];
-		if (l->handle == 0 || c->members[l->member].is_local)
-			continue;
-		int64_t d = liveness_deadline_ns(&l->life, &c->config.liveness);
-		if (d < deadline)
-			deadline = d;
-	}
-	return deadline;
+	const int64_t deadlines[] = {sessions_deadline_ns(c), coord_links_deadline_ns(c)};
+	int64_t first = INT64_MAX;
+	for (size_t i = 0; i < ARRAY_LEN(deadlines); i++)
+		first = deadlines[i] < first ? deadlines[i] : first;
+	return first;
 }
 
 // ---- the machine
@@ -311,6 +215,8 @@ void coordinator_init(struct coordinator *c, const struct coordinator_config *co
 	ASSERT(config->chunk_max >= 1 && config->chunk_max <= CHUNK_TOKENS_MAX);
 	ASSERT(coordinator_buf_bytes(config) + FRAME_STEP_BYTES <= DATA_RECORD_MAX);
 	c->config = *config;
+	if (c->config.stall_ns == 0)
+		c->config.stall_ns = STALL_S_DEFAULT * INT64_C(1000000000);
 	for (int32_t i = 0; i < MEMBERS_MAX; i++)
 		c->members[i].stage = -1;
 	if (config->has_local_node) {
@@ -340,8 +246,8 @@ void coordinator_step(struct coordinator *c, const struct coord_event *ev, struc
 	forgive_silence(c);
 	switch (ev->type) {
 	case COORD_EV_RESTORED: on_restored(c, ev); break;
-	case COORD_EV_LINK_UP: on_link_up(c, ev, fx); break;
-	case COORD_EV_LINK_DOWN: on_link_down(c, ev, fx); break;
+	case COORD_EV_LINK_UP: coord_links_on_up(c, ev, fx); break;
+	case COORD_EV_LINK_DOWN: coord_links_on_down(c, ev, fx); break;
 	case COORD_EV_MESSAGE: on_message(c, ev, fx); break;
 	case COORD_EV_JOIN: members_on_join(c, ev, fx); break;
 	case COORD_EV_JOIN_FAILED: members_on_join_failed(c, ev, fx); break;
@@ -449,6 +355,9 @@ void coordinator_check(const struct coordinator *c)
 	ASSERT(used == count_bufs(c));
 	ASSERT(c->credits_out >= 0 && c->credits_out <= c->config.hop_credits);
 	ASSERT(c->n_held >= 0 && c->n_held <= c->config.hop_credits);
+	ASSERT(!c->draining || c->credits_out < c->config.hop_credits);
+	for (int32_t i = 0; i < STAGES_MAX; i++)
+		ASSERT(c->relays[i] >= 0 && c->relays[i] <= c->config.hop_credits);
 	for (int32_t slot = 0; slot < c->config.n_slots; slot++) {
 		if (c->slot_owner[slot] < 0)
 			continue;

@@ -8,7 +8,8 @@
 // EMIT an end, exactly one. Several prompt chunks of a session may be in the ring at once; a generated token is one step.
 //
 // Any loss in the ring (a node, a link between two nodes) ends the sessions that had a slot, and makes a new plan under a new
-// plan_epoch: nothing of the old one is waited for. Sessions still waiting go on waiting, up to session_wait_ns.
+// plan_epoch: nothing of the old one is waited for. Sessions still waiting go on waiting, up to session_wait_ns. A ring that does nothing
+// for an answer within stall_ns is broken, too: a machine that keeps its links and does not answer is no better than one that is gone.
 #ifndef HEARTH_COORDINATOR_COORDINATOR_H
 #define HEARTH_COORDINATOR_COORDINATOR_H
 
@@ -71,6 +72,7 @@ struct coordinator_config {
 	struct address_list addresses; // for JoinGrant
 	struct liveness_limits liveness;
 	int64_t session_wait_ns;
+	int64_t stall_ns; // an answer that waits for the ring this long ends, and the ring begins again; 0: STALL_S_DEFAULT
 };
 
 enum coord_event_type {

@@ -299,7 +299,8 @@ static void on_ack_stored(struct coordinator *c, const struct store_wait *w, enu
 void members_on_hello(struct coordinator *c, int32_t member, const struct msg_hello *h, struct coord_effects *fx)
 {
 	struct member *m = &c->members[member];
-	bool keeps_plan = c->plan_state == PLAN_READY && m->stage >= 0 && h->epoch.v == c->plan.epoch.v;
+	bool has_plan = c->plan_state == PLAN_LOADING || c->plan_state == PLAN_READY;
+	bool keeps_plan = has_plan && m->stage >= 0 && h->epoch.v == c->plan.epoch.v;
 	if (m->stage >= 0 && !keeps_plan)
 		coord_lose_member(c, member, "it has forgotten its part", fx);
 	m->hello = *h;
@@ -408,13 +409,7 @@ static void on_revoke_stored(struct coordinator *c, const struct store_wait *w, 
 		return;
 	}
 	coord_lose_member(c, i, "it was revoked", fx);
-	for (int32_t k = 0; k < COORD_LINKS_MAX; k++) {
-		struct coord_link *l = &c->links[k];
-		if (l->handle != 0 && l->member == i) {
-			coord_close(fx, l->handle, false);
-			l->handle = 0;
-		}
-	}
+	coord_links_close(c, i, fx);
 	int32_t inv = bound_invite(c, w->node);
 	if (inv >= 0) {
 		c->invite_used[inv] = false;

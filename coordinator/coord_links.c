@@ -1,0 +1,204 @@
+// The coordinator's links: which are up, which one is sent on, what the end of one means. See coord_state.h for the rule.
+#include "coordinator/coord_state.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+
+#define RETIRE_NS 5000000000 // by then the node knows the successor too, or the successor has died: a link needs 3 s for its handshake
+
+struct coord_link *coord_link_find(struct coordinator *c, uint32_t handle)
+{
+	for (int32_t i = 0; i < COORD_LINKS_MAX; i++)
+		if (handle != 0 && c->links[i].handle == handle)
+			return &c->links[i];
+	return NULL;
+}
+
+struct coord_link *coord_link_of(struct coordinator *c, int32_t member, enum coord_link_kind kind)
+{
+	struct coord_link *best = NULL;
+	for (int32_t i = 0; i < COORD_LINKS_MAX; i++) {
+		struct coord_link *l = &c->links[i];
+		if (l->handle != 0 && !l->closing && l->member == member && l->kind == kind && (best == NULL || l->order > best->order))
+			best = l;
+	}
+	return best;
+}
+
+void coord_link_use(struct coordinator *c, struct coord_link *l)
+{
+	l->used = c->plan.epoch;
+}
+
+// ---- down
+
+static void note_absent(struct coordinator *c, struct member *m, const char *reason)
+{
+	m->state = m->state == MEMBER_REFUSED ? MEMBER_REFUSED : MEMBER_ABSENT;
+	if (m->state == MEMBER_ABSENT)
+		text_copy(m->detail, sizeof m->detail, m->leaving ? "left" : reason);
+	m->leaving = false;
+	m->told.v = 0;
+	c->plan_dirty = true;
+}
+
+// end_link forgets a link. Unless it had a successor and nothing on it is lost, the plan that needs its member is.
+static void end_link(struct coordinator *c, struct coord_link *l, bool orderly, const char *reason, struct coord_effects *fx)
+{
+	struct coord_link gone = *l;
+	l->handle = 0;
+	if (gone.kind == COORD_LINK_JOIN)
+		return;
+	struct coord_link *left = coord_link_of(c, gone.member, gone.kind);
+	if (left != NULL)
+		left->retired = left->retired && gone.retired;
+	bool was_used = c->plan_state != PLAN_NONE && gone.used.v == c->plan.epoch.v;
+	if (gone.retired && (orderly || !was_used))
+		return;
+	struct member *m = &c->members[gone.member];
+	if (gone.kind == COORD_LINK_DATA)
+		m->has_data = left != NULL;
+	else if (left == NULL)
+		note_absent(c, m, reason);
+	coord_lose_member(c, gone.member, reason, fx);
+	c->plan_dirty = true;
+}
+
+void coord_links_on_down(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
+{
+	struct coord_link *l = coord_link_find(c, ev->u.link_down.link);
+	if (l != NULL)
+		end_link(c, l, ev->u.link_down.orderly, ev->u.link_down.reason, fx);
+}
+
+void coord_links_close(struct coordinator *c, int32_t member, struct coord_effects *fx)
+{
+	for (int32_t i = 0; i < COORD_LINKS_MAX; i++) {
+		struct coord_link *l = &c->links[i];
+		if (l->handle == 0 || l->member != member)
+			continue;
+		coord_close(fx, l->handle, false);
+		l->handle = 0;
+	}
+}
+
+// ---- up
+
+static void retire(struct coordinator *c, struct coord_link *l, struct coord_effects *fx)
+{
+	if (l->kind == COORD_LINK_JOIN) { // carries a grant and its acknowledgement: the machine has begun again
+		coord_close(fx, l->handle, true);
+		l->handle = 0;
+		return;
+	}
+	l->retired = true;
+	l->retired_ns = c->now_ns;
+	if (l->kind == COORD_LINK_DATA)
+		ring_on_retired(c, l->member);
+}
+
+// free_place returns an unused entry. One member has two links of a kind at most: the one before both is given up.
+static struct coord_link *free_place(struct coordinator *c, int32_t member, enum coord_link_kind kind, struct coord_effects *fx)
+{
+	struct coord_link *place = NULL;
+	for (int32_t i = 0; i < COORD_LINKS_MAX; i++) {
+		struct coord_link *l = &c->links[i];
+		if (l->handle != 0 && l->retired && l->kind == kind && l->member == member) {
+			coord_close(fx, l->handle, true);
+			end_link(c, l, false, "it has two successors", fx);
+		}
+		if (l->handle == 0 && place == NULL)
+			place = l;
+	}
+	return place;
+}
+
+void coord_links_on_up(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
+{
+	int32_t member = member_find(c, ev->u.link_up.peer);
+	enum coord_link_kind kind = ev->u.link_up.kind;
+	bool is_known = member >= 0 && !c->members[member].pending; // else revoked since its handshake
+	struct coord_link *l = is_known ? free_place(c, member, kind, fx) : NULL;
+	if (l == NULL) {
+		coord_close(fx, ev->u.link_up.link, false);
+		return;
+	}
+	// One that has lost the old link says so with a Hello that holds no plan.
+	struct coord_link *old = coord_link_of(c, member, kind);
+	if (old != NULL)
+		retire(c, old, fx);
+	*l = (struct coord_link){.handle = ev->u.link_up.link, .kind = kind, .member = member, .order = ++c->n_links_up};
+	liveness_init(&l->life, c->now_ns);
+	struct member *m = &c->members[member];
+	switch (kind) {
+	case COORD_LINK_JOIN: members_on_join_link(c, l, fx); break;
+	case COORD_LINK_DATA:
+		c->plan_dirty = c->plan_dirty || !m->has_data;
+		m->has_data = true;
+		break;
+	case COORD_LINK_CONTROL:
+		text_copy(m->remote, sizeof m->remote, ev->u.link_up.remote);
+		if (m->state != MEMBER_READY)
+			m->state = MEMBER_CONNECTED;
+		break;
+	}
+}
+
+// ---- time
+
+static void check_link(struct coordinator *c, struct coord_link *l, struct coord_effects *fx)
+{
+	uint8_t ping[FRAME_PING_BYTES];
+	char text[REASON_CAP];
+	switch (liveness_step(&l->life, &c->config.liveness, c->now_ns)) {
+	case LIVENESS_FINE: break;
+	case LIVENESS_PING:
+		if (l->kind == COORD_LINK_JOIN)
+			break; // carries a grant and its acknowledgement, nothing else
+		ping_encode(FRAME_PING, (uint64_t)c->now_ns, ping);
+		coord_send_bytes(fx, l->handle, ping, sizeof ping);
+		break;
+	case LIVENESS_DEAD:
+		snprintf(text, sizeof text, "silent for %lld ms", (long long)(c->config.liveness.dead_after_ns / 1000000));
+		coord_close(fx, l->handle, false);
+		end_link(c, l, false, text, fx);
+		return;
+	}
+	if (l->retired && !l->closing && c->now_ns - l->retired_ns >= RETIRE_NS) {
+		l->closing = true;
+		coord_close(fx, l->handle, true);
+	}
+}
+
+void coord_links_tick(struct coordinator *c, struct coord_effects *fx)
+{
+	for (int32_t i = 0; i < COORD_LINKS_MAX; i++) {
+		struct coord_link *l = &c->links[i];
+		if (l->handle != 0 && !c->members[l->member].is_local)
+			check_link(c, l, fx);
+	}
+}
+
+void coord_links_forgive(struct coordinator *c)
+{
+	for (int32_t i = 0; i < COORD_LINKS_MAX; i++)
+		if (c->links[i].handle != 0)
+			liveness_restart(&c->links[i].life, c->now_ns);
+}
+
+int64_t coord_links_deadline_ns(const struct coordinator *c)
+{
+	int64_t deadline = INT64_MAX;
+	for (int32_t i = 0; i < COORD_LINKS_MAX; i++) {
+		const struct coord_link *l = &c->links[i];
+		if (l->handle == 0 || c->members[l->member].is_local)
+			continue;
+		int64_t d = liveness_deadline_ns(&l->life, &c->config.liveness);
+		if (l->retired && !l->closing && l->retired_ns + RETIRE_NS < d)
+			d = l->retired_ns + RETIRE_NS;
+		if (d < deadline)
+			deadline = d;
+	}
+	return deadline;
+}

@@ -1,0 +1,342 @@
+// The ring as the head sees it: steps out to the first stage, replies back from the last one, what is relayed between stages that cannot
+// reach each other, and the limit of patience with all of them.
+#include "coordinator/coord_state.h"
+
+#include "base/assert.h"
+#include "base/log.h"
+
+#include <stdio.h>
+
+static size_t row_bytes(const struct coordinator *c)
+{
+	return wire_bytes(c->config.wire, c->config.hidden_dim);
+}
+
+static int32_t stage_member(const struct coordinator *c, int32_t stage)
+{
+	return member_find(c, c->plan.stages[stage].node);
+}
+
+void ring_reset(struct coordinator *c)
+{
+	c->credits_out = c->config.hop_credits;
+	c->draining = false;
+	c->n_held = 0;
+	memset(c->relays, 0, sizeof c->relays);
+}
+
+void ring_on_retired(struct coordinator *c, int32_t member)
+{
+	bool is_first = c->plan_state == PLAN_READY && c->members[member].stage == 0;
+	if (is_first && c->credits_out < c->config.hop_credits)
+		c->draining = true;
+}
+
+void ring_give_credit(struct coordinator *c, struct coord_effects *fx)
+{
+	ASSERT(c->n_held > 0);
+	c->n_held--;
+	int32_t last = c->plan.n_stages - 1;
+	struct coord_link *l = coord_link_of(c, stage_member(c, last), COORD_LINK_DATA);
+	if (l == NULL)
+		return; // the plan goes with the link
+	struct credit cr = {.n = 1, .src_stage = STAGE_HEAD, .dst_stage = (uint16_t)last, .epoch = c->plan.epoch};
+	uint8_t frame[FRAME_CREDIT_BYTES];
+	credit_encode(&cr, frame);
+	coord_link_use(c, l);
+	coord_send_bytes(fx, l->handle, frame, sizeof frame);
+}
+
+// ---- out
+
+static enum step_reply wanted_reply(const struct session *s, int32_t pos_end)
+{
+	if (s->hash_logits)
+		return REPLY_ALL;
+	return pos_end == s->n_tokens ? REPLY_LAST : REPLY_NONE;
+}
+
+static void send_ready(struct coordinator *c, struct session *s, struct coord_link *l, struct coord_effects *fx)
+{
+	struct step st = {
+		.wire = c->config.wire,
+		.reply = wanted_reply(s, s->n_embedded),
+		.flags = s->seq_sent == 0 ? STEP_FIRST : 0,
+		.src_stage = STAGE_HEAD,
+		.dst_stage = 0,
+		.epoch = c->plan.epoch,
+		.session = s->id,
+		.seq = s->seq_sent,
+		.slot = (uint32_t)s->slot,
+		.pos = (uint32_t)(s->n_embedded - s->ready_n),
+		.n_tokens = (uint32_t)s->ready_n,
+		.payload_len = (uint32_t)(row_bytes(c) * (size_t)s->ready_n),
+	};
+	uint8_t head[FRAME_STEP_BYTES];
+	step_encode(&st, head);
+	coord_link_use(c, l);
+	struct coord_effect *f = coord_fx(fx, COORD_FX_SEND);
+	f->u.send.link = l->handle;
+	f->u.send.head = coord_fx_bytes(fx, head, sizeof head);
+	f->u.send.head_len = sizeof head;
+	f->u.send.buf = s->ready_buf;
+	f->u.send.len = st.payload_len;
+	if (s->seq_sent == s->seq_back)
+		s->progress_ns = c->now_ns; // from here on the ring is waited for
+	s->sent_n[s->seq_sent % ARRAY_LEN(s->sent_n)] = (uint16_t)s->ready_n;
+	s->seq_sent++;
+	c->credits_out--;
+	sessions_buf_give(c, s->ready_buf); // the host copies before it does anything else
+	s->ready_buf = -1;
+}
+
+void ring_send_steps(struct coordinator *c, struct coord_effects *fx)
+{
+	struct coord_link *l = coord_link_of(c, stage_member(c, 0), COORD_LINK_DATA);
+	for (int32_t i = 0; l != NULL && !c->draining && i < SESSIONS_MAX && c->credits_out > 0; i++)
+		if (c->sessions[i].state == SESSION_ACTIVE && c->sessions[i].ready_buf >= 0)
+			send_ready(c, &c->sessions[i], l, fx);
+}
+
+// ---- back
+
+static void bad_peer(struct coordinator *c, struct coord_link *l, const char *what, struct coord_effects *fx)
+{
+	coord_log(fx, LOG_WARNING, "node %s broke the protocol (%s): closing its link", c->members[l->member].hello.name, what);
+	coord_close(fx, l->handle, false);
+}
+
+static int32_t n_reply_rows(const struct step *st)
+{
+	return st->reply == REPLY_ALL ? (int32_t)st->n_tokens : st->reply == REPLY_LAST;
+}
+
+// is_owed tells whether a reply is the one that is due: the oldest step under way, whole, with the rows that were asked for.
+static bool is_owed(const struct coordinator *c, const struct session *s, const struct step *st)
+{
+	return s->seq_back != s->seq_sent && st->seq == s->seq_back && st->n_tokens == s->sent_n[s->seq_back % ARRAY_LEN(s->sent_n)] &&
+		(int32_t)st->pos == s->pos_back && st->reply == wanted_reply(s, (int32_t)(st->pos + st->n_tokens)) &&
+		st->payload_len == row_bytes(c) * (size_t)n_reply_rows(st);
+}
+
+static void on_reply(struct coordinator *c, struct coord_link *l, const struct step *st, struct coord_effects *fx)
+{
+	if (st->wire != c->config.wire || c->n_held >= c->config.hop_credits) {
+		bad_peer(c, l, "a step of another wire type, or more steps than credits", fx);
+		return;
+	}
+	c->n_held++;
+	struct session *s = sessions_find_active(c, st->session);
+	if (s == NULL) {
+		ring_give_credit(c, fx);
+		return;
+	}
+	if (!is_owed(c, s, st)) {
+		char text[2 * REASON_CAP];
+		snprintf(text, sizeof text, "node %s answered with what was not asked for: this is a fault of a node, try again",
+			c->members[l->member].hello.name);
+		ring_give_credit(c, fx);
+		sessions_end(c, s, COORD_END_ERROR, ERR_STATE, text, fx);
+		return;
+	}
+	s->seq_back++;
+	s->pos_back = (int32_t)(st->pos + st->n_tokens);
+	s->progress_ns = c->now_ns;
+	if (st->payload_len == 0) {
+		ring_give_credit(c, fx);
+		return;
+	}
+	int32_t buf = sessions_buf_take(c);
+	ASSERT(buf >= 0);
+	struct coord_effect *f = coord_fx(fx, COORD_FX_TAKE);
+	f->u.take.buf = buf;
+	f->u.take.msg_off = FRAME_STEP_BYTES;
+	f->u.take.len = st->payload_len;
+	c->replies[c->n_replies++] = (struct reply){.session = s->id, .buf = buf, .n_rows = n_reply_rows(st), .draw = s->pos_back == s->n_tokens};
+}
+
+// ---- relay
+
+// relay passes the current message on to a neighbour of its sender that the sender cannot reach.
+static void relay(struct coordinator *c, struct coord_link *l, int32_t dst, struct coord_effects *fx)
+{
+	struct coord_link *to = coord_link_of(c, stage_member(c, dst), COORD_LINK_DATA);
+	if (to == NULL)
+		return; // lost: the plan goes with it
+	c->members[l->member].n_relayed++;
+	coord_link_use(c, to);
+	coord_fx(fx, COORD_FX_RELAY)->u.close.link = to->handle;
+}
+
+// is_hop tells whether a frame goes from its sender's own stage to the neighbour `step` stages on.
+static bool is_hop(const struct coordinator *c, const struct coord_link *l, uint16_t src, uint16_t dst, int32_t step)
+{
+	return src == c->members[l->member].stage && dst < c->plan.n_stages && dst == src + step;
+}
+
+// relay_step: who ignores its credits is closed here, before the queue of the one that it floods is full.
+static void relay_step(struct coordinator *c, struct coord_link *l, const struct step *st, struct coord_effects *fx)
+{
+	if (!is_hop(c, l, st->src_stage, st->dst_stage, 1)) {
+		bad_peer(c, l, "a step for a stage that is not its neighbour", fx);
+		return;
+	}
+	if (c->relays[st->src_stage] >= c->config.hop_credits) {
+		bad_peer(c, l, "more steps to its neighbour than credits", fx);
+		return;
+	}
+	c->relays[st->src_stage]++;
+	relay(c, l, st->dst_stage, fx);
+}
+
+static void relay_credit(struct coordinator *c, struct coord_link *l, const struct credit *cr, struct coord_effects *fx)
+{
+	if (!is_hop(c, l, cr->src_stage, cr->dst_stage, -1)) {
+		bad_peer(c, l, "a credit for a stage that is not its neighbour", fx);
+		return;
+	}
+	if (cr->n > c->relays[cr->dst_stage]) {
+		bad_peer(c, l, "a credit to its neighbour that was not owed", fx);
+		return;
+	}
+	c->relays[cr->dst_stage] -= cr->n;
+	relay(c, l, cr->dst_stage, fx);
+}
+
+// ---- frames
+
+static void on_step(struct coordinator *c, struct coord_link *l, const uint8_t *data, size_t len, struct coord_effects *fx)
+{
+	struct step st;
+	if (step_decode(data, len, &st) != OK) {
+		bad_peer(c, l, "a malformed step", fx);
+		return;
+	}
+	if (st.epoch.v != c->plan.epoch.v || c->plan_state != PLAN_READY)
+		return;
+	int32_t last = c->plan.n_stages - 1;
+	if (st.dst_stage != STAGE_HEAD)
+		relay_step(c, l, &st, fx);
+	else if (c->members[l->member].stage != last || st.src_stage != last)
+		bad_peer(c, l, "a step to the head from a stage that is not the last", fx);
+	else
+		on_reply(c, l, &st, fx);
+}
+
+static void on_credit(struct coordinator *c, struct coord_link *l, const uint8_t *data, size_t len, struct coord_effects *fx)
+{
+	struct credit cr;
+	if (credit_decode(data, len, &cr) != OK) {
+		bad_peer(c, l, "a malformed credit", fx);
+		return;
+	}
+	if (cr.epoch.v != c->plan.epoch.v || c->plan_state != PLAN_READY)
+		return;
+	if (cr.dst_stage != STAGE_HEAD) {
+		relay_credit(c, l, &cr, fx);
+		return;
+	}
+	if (c->members[l->member].stage != 0 || cr.src_stage != 0 || cr.n > c->config.hop_credits - c->credits_out) {
+		bad_peer(c, l, "a credit that was not owed", fx);
+		return;
+	}
+	c->credits_out += cr.n;
+	c->draining = c->draining && c->credits_out < c->config.hop_credits;
+	c->credited_ns = c->now_ns;
+}
+
+void ring_on_frame(struct coordinator *c, struct coord_link *l, const uint8_t *data, size_t len, struct coord_effects *fx)
+{
+	switch (len > 0 ? data[0] : 0) {
+	case FRAME_STEP: on_step(c, l, data, len, fx); return;
+	case FRAME_CREDIT: on_credit(c, l, data, len, fx); return;
+	default: bad_peer(c, l, "an unknown frame on a data link", fx); return;
+	}
+}
+
+void ring_on_step_failed(struct coordinator *c, int32_t member, const struct msg *m, struct coord_effects *fx)
+{
+	if (m->u.step_failed.epoch.v != c->plan.epoch.v || c->plan_state != PLAN_READY || c->members[member].stage < 0)
+		return;
+	struct session *s = sessions_find_active(c, m->u.step_failed.session);
+	if (s == NULL)
+		return;
+	const struct plan_stage *st = &c->plan.stages[c->members[member].stage];
+	char text[2 * REASON_CAP];
+	snprintf(text, sizeof text, "node %s (layers %d to %d): %s", c->members[member].hello.name, st->layer_begin, st->layer_end - 1,
+		m->u.step_failed.error);
+	sessions_end(c, s, COORD_END_ERROR, m->u.step_failed.code == STEP_NON_FINITE ? ERR_NON_FINITE : ERR_STATE, text, fx);
+}
+
+// ---- patience
+
+// stall_ns returns when patience with the ring ends for a session; INT64_MAX: it waits for nothing there.
+static int64_t stall_ns(const struct coordinator *c, const struct session *s)
+{
+	bool has_steps = s->seq_sent != s->seq_back;
+	if (s->state != SESSION_ACTIVE || (!has_steps && s->ready_buf < 0))
+		return INT64_MAX;
+	int64_t since = s->progress_ns;
+	if (!has_steps && c->credited_ns > since) // it waits for a credit, and those that come are taken by others
+		since = c->credited_ns;
+	return since + c->config.stall_ns;
+}
+
+// held_by returns how many steps are known to be at a stage and its hop out; -1: its neighbour sends to it directly, unseen from here.
+static int32_t held_by(const struct coordinator *c, int32_t stage)
+{
+	if (stage == 0)
+		return c->config.hop_credits - c->credits_out;
+	return c->members[stage_member(c, stage - 1)].next_direct ? -1 : c->relays[stage - 1];
+}
+
+// stuck_stage returns the first stage that may keep what is waited for: the last one that is known to hold a step; when none does, the
+// one behind the last hop that can be seen.
+static int32_t stuck_stage(const struct coordinator *c)
+{
+	int32_t holder = -1, seen = 0;
+	for (int32_t i = 0; i < c->plan.n_stages; i++) {
+		int32_t n = held_by(c, i);
+		holder = n > 0 ? i : holder;
+		seen = n >= 0 ? i : seen;
+	}
+	if (holder >= 0)
+		return holder;
+	return seen + 1 < c->plan.n_stages ? seen + 1 : seen;
+}
+
+static void give_up(struct coordinator *c, struct session *s, struct coord_effects *fx)
+{
+	int32_t stage = stuck_stage(c);
+	const struct plan_stage *st = &c->plan.stages[stage];
+	const char *name = c->members[stage_member(c, stage)].hello.name;
+	char text[2 * REASON_CAP];
+	snprintf(text, sizeof text, "no progress for %lld s: waiting for node %s (layers %d to %d)%s", (long long)(c->config.stall_ns / 1000000000), name,
+		st->layer_begin, st->layer_end - 1, stage == c->plan.n_stages - 1 ? "" : ", or one behind it");
+	coord_log(fx, LOG_WARNING, "an answer makes %s: beginning again with a new plan", text);
+	sessions_end(c, s, COORD_END_ERROR, ERR_TIMEOUT, text, fx);
+	snprintf(text, sizeof text, "the ring of nodes was given up because node %s did not answer", name);
+	coord_break_ring(c, text, fx);
+}
+
+void ring_check_stalls(struct coordinator *c, struct coord_effects *fx)
+{
+	for (int32_t i = 0; c->plan_state == PLAN_READY && i < SESSIONS_MAX; i++)
+		if (stall_ns(c, &c->sessions[i]) <= c->now_ns)
+			give_up(c, &c->sessions[i], fx);
+}
+
+int64_t ring_deadline_ns(const struct coordinator *c)
+{
+	int64_t deadline = INT64_MAX;
+	for (int32_t i = 0; i < SESSIONS_MAX; i++)
+		if (stall_ns(c, &c->sessions[i]) < deadline)
+			deadline = stall_ns(c, &c->sessions[i]);
+	return deadline;
+}
+
+void ring_forgive(struct coordinator *c)
+{
+	for (int32_t i = 0; i < SESSIONS_MAX; i++)
+		c->sessions[i].progress_ns = c->now_ns;
+}
