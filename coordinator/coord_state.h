@@ -3,6 +3,7 @@
 #define HEARTH_COORDINATOR_COORD_STATE_H
 
 #include "coordinator/coordinator.h"
+#include "flow/backoff.h"
 
 #define MEMBERS_MAX (NODES_MAX + 1) // and the local node, always members[0] when there is one
 #define STORES_MAX 32               // writes under way
@@ -18,7 +19,9 @@ struct member {
 	bool has_data; // its data link is up
 	bool pending;     // its binding is not on disk yet
 	struct plan_epoch told; // the last plan it was told of on this control link
-	bool load_failed; // since its last Hello
+	bool load_failed;       // its last part, detail says why; until it loads one, or says Hello
+	int64_t retry_ns;       // until then no plan counts on it; 0: plans do
+	struct backoff backoff; // of that pause
 	bool leaving;
 	bool bye_sent;
 	char detail[REASON_CAP];
@@ -194,14 +197,20 @@ void members_on_invite(struct coordinator *c, const struct coord_event *ev, stru
 void members_on_revoke(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
 void members_on_stored(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
 void members_on_hello(struct coordinator *c, int32_t member, const struct msg_hello *h, struct coord_effects *fx);
+// members_expire forgets invites that are over, secrets and all.
 void members_expire(struct coordinator *c, struct coord_effects *fx);
+int64_t members_deadline_ns(const struct coordinator *c);
 
 // planning.c
+void planning_init_member(struct member *m);
 void planning_pump(struct coordinator *c, struct coord_effects *fx);
 void planning_on_random(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
 void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch epoch, const char *error, struct coord_effects *fx);
 void planning_drop(struct coordinator *c);
 void planning_forget_pairs(struct coordinator *c, struct node_id id);
+// planning_retry counts again on members whose pause after a failed load is over. Where nothing works without them, that makes a new plan.
+void planning_retry(struct coordinator *c);
+int64_t planning_deadline_ns(const struct coordinator *c);
 
 // sessions.c
 void sessions_init(struct coordinator *c, int32_t *token_memory);

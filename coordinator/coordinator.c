@@ -188,12 +188,13 @@ static void on_tick(struct coordinator *c, struct coord_effects *fx)
 {
 	coord_links_tick(c, fx);
 	members_expire(c, fx);
+	planning_retry(c);
 	sessions_expire(c, fx);
 }
 
 int64_t coordinator_deadline_ns(const struct coordinator *c)
 {
-	const int64_t deadlines[] = {sessions_deadline_ns(c), coord_links_deadline_ns(c)};
+	const int64_t deadlines[] = {sessions_deadline_ns(c), coord_links_deadline_ns(c), planning_deadline_ns(c), members_deadline_ns(c)};
 	int64_t first = INT64_MAX;
 	for (size_t i = 0; i < ARRAY_LEN(deadlines); i++)
 		first = deadlines[i] < first ? deadlines[i] : first;
@@ -223,6 +224,7 @@ void coordinator_init(struct coordinator *c, const struct coordinator_config *co
 		struct member *m = &c->members[0];
 		m->used = m->is_local = true;
 		m->record.id = config->self;
+		planning_init_member(m);
 		text_copy(m->record.name, sizeof m->record.name, config->local_name);
 		text_copy(m->hello.name, sizeof m->hello.name, config->local_name);
 	}

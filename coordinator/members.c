@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #define INVITE_FAILURES_MAX 5
+#define WALL_S_MAX (INT64_C(1) << 32) // seconds a deadline may lie ahead: what is later needs none
 
 int32_t member_find(const struct coordinator *c, struct node_id id)
 {
@@ -18,13 +19,14 @@ int32_t member_find(const struct coordinator *c, struct node_id id)
 
 bool member_is_eligible(const struct member *m)
 {
-	return m->used && !m->pending && m->state == MEMBER_READY && m->has_data && !m->leaving && !m->load_failed;
+	return m->used && !m->pending && m->state == MEMBER_READY && m->has_data && !m->leaving && m->retry_ns == 0;
 }
 
 static void set_member(struct member *m, const struct member_record *r)
 {
 	*m = (struct member){.used = true, .record = *r, .stage = -1};
 	text_copy(m->hello.name, sizeof m->hello.name, r->name);
+	planning_init_member(m);
 }
 
 void members_restore(struct coordinator *c, const struct coord_event *ev)
@@ -90,6 +92,19 @@ void members_expire(struct coordinator *c, struct coord_effects *fx)
 	for (int32_t i = 0; i < INVITES_MAX; i++)
 		if (c->invite_used[i] && c->wall_s > c->invites[i].expires_s)
 			forget_invite(c, i, fx);
+}
+
+int64_t members_deadline_ns(const struct coordinator *c)
+{
+	int64_t left_s = INT64_MAX;
+	for (int32_t i = 0; i < INVITES_MAX; i++) {
+		if (c->invite_used[i] && c->invites[i].expires_s < c->wall_s)
+			return c->now_ns;
+		if (c->invite_used[i] && c->invites[i].expires_s - c->wall_s < left_s)
+			left_s = c->invites[i].expires_s - c->wall_s;
+	}
+	// An invite stands to the end of its last second.
+	return left_s > WALL_S_MAX ? INT64_MAX : c->now_ns + (left_s + 1) * INT64_C(1000000000);
 }
 
 bool coordinator_find_token(const struct coordinator *c, const uint8_t token_id[TOKEN_ID_BYTES], int64_t wall_s, uint8_t secret[KEY_BYTES])
@@ -306,7 +321,9 @@ void members_on_hello(struct coordinator *c, int32_t member, const struct msg_he
 	m->hello = *h;
 	m->leaving = false;
 	m->bye_sent = false;
-	m->load_failed = false;
+	m->load_failed = false; // who comes again is tried again; the pause after the next failure goes on growing
+	m->retry_ns = 0;
+	m->told.v = 0;
 	m->detail[0] = '\0';
 	if (memcmp(h->model_hash, c->config.model_hash, HASH_BYTES) != 0) {
 		struct msg out = {.type = MSG_REFUSED};

@@ -2,9 +2,19 @@
 #include "coordinator/coord_state.h"
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/log.h"
 
 #include <stdio.h>
+
+// The pause before a plan counts again on a member that could not load its part: memory may be free again, a disk be back. Each failure
+// costs the others a load, so that it grows to minutes.
+static const struct backoff_limits load_backoff = {.first_ns = 5 * INT64_C(1000000000), .max_ns = 300 * INT64_C(1000000000)};
+
+void planning_init_member(struct member *m)
+{
+	backoff_init(&m->backoff, &load_backoff, load_u64(m->record.id.b));
+}
 
 static bool is_between_machines(const struct coordinator *c, int32_t stage)
 {
@@ -15,18 +25,24 @@ static bool is_between_machines(const struct coordinator *c, int32_t stage)
 
 // ---- pairwise keys
 
+// is_pair: whichever comes first in the ring, so that a plan in another order breaks no link.
+static bool is_pair(const struct pair *p, struct node_id a, struct node_id b)
+{
+	return (node_id_is(p->a, a) && node_id_is(p->b, b)) || (node_id_is(p->a, b) && node_id_is(p->b, a));
+}
+
 static struct pair *find_pair(struct coordinator *c, struct node_id a, struct node_id b)
 {
 	for (int32_t i = 0; i < PAIRS_MAX; i++)
-		if (c->pairs[i].used && node_id_is(c->pairs[i].a, a) && node_id_is(c->pairs[i].b, b))
+		if (c->pairs[i].used && is_pair(&c->pairs[i], a, b))
 			return &c->pairs[i];
 	return NULL;
 }
 
-static bool in_plan_order(const struct coordinator *c, const struct pair *p)
+static bool is_in_plan(const struct coordinator *c, const struct pair *p)
 {
 	for (int32_t i = 0; i + 1 < c->plan.n_stages; i++)
-		if (node_id_is(c->plan.stages[i].node, p->a) && node_id_is(c->plan.stages[i + 1].node, p->b))
+		if (is_pair(p, c->plan.stages[i].node, c->plan.stages[i + 1].node))
 			return true;
 	return false;
 }
@@ -48,7 +64,7 @@ void planning_on_random(struct coordinator *c, const struct coord_event *ev, str
 		return;
 	for (int32_t i = 0; i < PAIRS_MAX; i++) {
 		struct pair *p = &c->pairs[i];
-		if (p->used && in_plan_order(c, p))
+		if (p->used && is_in_plan(c, p))
 			continue;
 		*p = (struct pair){.a = c->plan.stages[stage].node, .b = c->plan.stages[stage + 1].node, .used = true};
 		memcpy(p->psk, ev->u.random.bytes, KEY_BYTES);
@@ -110,6 +126,7 @@ static void send_plan(struct coordinator *c, int32_t stage, struct coord_effects
 		fill_peer(c, &c->members[member_find(c, c->plan.stages[stage + 1].node)], k->psk, &p->next);
 	}
 	c->members[member].stage = stage;
+	c->members[member].told = c->plan.epoch;
 	c->members[member].loaded = false;
 	c->members[member].next_direct = false;
 	coord_send_msg(c, member, &m, fx);
@@ -124,11 +141,40 @@ static void send_all(struct coordinator *c, struct coord_effects *fx)
 	snprintf(c->waiting_for, sizeof c->waiting_for, "the nodes are loading their layers");
 }
 
+// tell_outsiders: who is here without a part must not go on with an old one, its memory and its dialling.
+static void tell_outsiders(struct coordinator *c, struct coord_effects *fx)
+{
+	struct msg m = {.type = MSG_PLAN};
+	m.u.plan.epoch = c->plan.epoch;
+	for (int32_t i = 0; i < MEMBERS_MAX; i++) {
+		struct member *mb = &c->members[i];
+		if (!mb->used || mb->pending || mb->state != MEMBER_READY || mb->stage >= 0 || mb->told.v == c->plan.epoch.v)
+			continue;
+		mb->told = c->plan.epoch;
+		coord_send_msg(c, i, &m, fx);
+	}
+}
+
 // ---- choosing
+
+// add_failure says which member would be there if it could load its part.
+static void add_failure(struct coordinator *c)
+{
+	size_t len = strlen(c->waiting_for);
+	for (int32_t i = 0; i < MEMBERS_MAX; i++) {
+		const struct member *m = &c->members[i];
+		if (!m->used || m->state != MEMBER_READY || m->retry_ns == 0)
+			continue;
+		snprintf(c->waiting_for + len, sizeof c->waiting_for - len, "; node %s cannot load its layers and is tried again: %s", m->hello.name,
+			m->detail);
+		return;
+	}
+}
 
 static bool say_missing(struct coordinator *c, const char *what, int32_t have, int32_t want)
 {
 	snprintf(c->waiting_for, sizeof c->waiting_for, "%d of %d %s are here", have, want, what);
+	add_failure(c);
 	return false;
 }
 
@@ -150,6 +196,7 @@ static bool choose(struct coordinator *c, struct plan *out, struct coord_effects
 		return say_missing(c, "joined nodes", n_joined, c->config.n_nodes_min);
 	if (n == 0) {
 		snprintf(c->waiting_for, sizeof c->waiting_for, "no node has joined, and this machine holds no layers (--no-node)");
+		add_failure(c);
 		return false;
 	}
 	if (c->config.n_split == 0) {
@@ -226,7 +273,47 @@ void planning_pump(struct coordinator *c, struct coord_effects *fx)
 			coord_fx(fx, COORD_FX_NEED_RANDOM);
 		}
 	}
+	if (c->plan_state == PLAN_LOADING || c->plan_state == PLAN_READY)
+		tell_outsiders(c, fx);
 	say_bye(c, fx);
+}
+
+void planning_retry(struct coordinator *c)
+{
+	for (int32_t i = 0; i < MEMBERS_MAX; i++) {
+		struct member *m = &c->members[i];
+		if (m->retry_ns == 0 || c->now_ns < m->retry_ns)
+			continue;
+		m->retry_ns = 0;
+		c->plan_dirty = c->plan_dirty || c->plan_state == PLAN_NONE;
+	}
+}
+
+int64_t planning_deadline_ns(const struct coordinator *c)
+{
+	int64_t deadline = INT64_MAX;
+	for (int32_t i = 0; i < MEMBERS_MAX; i++)
+		if (c->members[i].retry_ns != 0 && c->members[i].retry_ns < deadline)
+			deadline = c->members[i].retry_ns;
+	return deadline;
+}
+
+static void on_load_failed(struct coordinator *c, struct member *m, const char *error, struct coord_effects *fx)
+{
+	int64_t pause_ns = backoff_next_ns(&m->backoff);
+	coord_log(fx, LOG_ERROR, "node %s cannot take its part: %s; the next plan after %lld s counts on it again", m->hello.name, error,
+		(long long)(pause_ns / 1000000000));
+	text_copy(m->detail, sizeof m->detail, error);
+	m->load_failed = true;
+	m->retry_ns = c->now_ns + pause_ns;
+	planning_drop(c);
+}
+
+static void on_ready(struct coordinator *c, struct coord_effects *fx)
+{
+	c->plan_state = PLAN_READY;
+	c->waiting_for[0] = '\0';
+	coord_log(fx, LOG_INFO, "ready: %d layers on %d %s", c->plan.n_layers, c->plan.n_stages, c->plan.n_stages == 1 ? "machine" : "machines");
 }
 
 void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch epoch, const char *error, struct coord_effects *fx)
@@ -235,17 +322,16 @@ void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch
 	if (epoch.v != c->plan.epoch.v || c->plan_state != PLAN_LOADING || m->stage < 0)
 		return;
 	if (error[0] != '\0') {
-		coord_log(fx, LOG_ERROR, "node %s cannot take its part: %s", m->hello.name, error);
-		text_copy(m->detail, sizeof m->detail, error);
-		m->load_failed = true;
-		planning_drop(c);
+		on_load_failed(c, m, error, fx);
 		return;
 	}
 	m->loaded = true;
+	if (m->load_failed)
+		m->detail[0] = '\0';
+	m->load_failed = false;
+	backoff_reset(&m->backoff);
 	for (int32_t i = 0; i < c->plan.n_stages; i++)
 		if (!c->members[member_find(c, c->plan.stages[i].node)].loaded)
 			return;
-	c->plan_state = PLAN_READY;
-	c->waiting_for[0] = '\0';
-	coord_log(fx, LOG_INFO, "ready: %d layers on %d %s", c->plan.n_layers, c->plan.n_stages, c->plan.n_stages == 1 ? "machine" : "machines");
+	on_ready(c, fx);
 }

@@ -96,6 +96,59 @@ static void an_invite_expires(void **state)
 	stop(&h);
 }
 
+static bool memory_holds(const struct host *h, const uint8_t secret[KEY_BYTES])
+{
+	const uint8_t *p = (const uint8_t *)h->c;
+	for (size_t i = 0; i + KEY_BYTES <= coordinator_size(); i++)
+		if (memcmp(p + i, secret, KEY_BYTES) == 0)
+			return true;
+	return false;
+}
+
+static void the_secret_of_an_invite_is_wiped_when_it_expires(void **state)
+{
+	(void)state;
+	struct host h;
+	struct coordinator_config config = base_config();
+	start(&h, &config, 0);
+	assert_true(coordinator_deadline_ns(h.c) == INT64_MAX);
+	struct coord_event ev = {.type = COORD_EV_INVITE, .u.invite = {.token_id = {1}, .ttl_s = 600}};
+	memset(ev.u.invite.secret, 0x5a, KEY_BYTES);
+	step(&h, &ev);
+	stored(&h, store_id(&h, STORE_INVITE), OK);
+	assert_true(memory_holds(&h, ev.u.invite.secret));
+	int64_t begin = h.now;
+	for (int i = 0; i < 10 && memory_holds(&h, ev.u.invite.secret); i++) { // nothing else happens: no link is up, no request comes
+		int64_t deadline = coordinator_deadline_ns(h.c);
+		assert_true(deadline > h.now && deadline - begin <= 601 * S);
+		h.wall += (deadline - h.now) / S;
+		h.now = deadline;
+		tick(&h);
+	}
+	assert_int_equal(h.now - begin, 601 * S);
+	assert_int_equal(find_fx(&h, COORD_FX_STORE, 0)->u.store.op, STORE_INVITE_DELETE);
+	assert_true(coordinator_deadline_ns(h.c) == INT64_MAX);
+	stop(&h);
+}
+
+static void a_clock_that_is_set_forward_ends_an_invite_at_once(void **state)
+{
+	(void)state;
+	struct host h;
+	struct coordinator_config config = base_config();
+	start(&h, &config, 0);
+	make_invite(&h, 1);
+	h.wall += 10000;
+	submit(&h, 1, 0, 1); // any event
+	assert_false(has_token(&h, 1));
+	assert_int_equal(coordinator_deadline_ns(h.c), h.now);
+	tick(&h);
+	assert_true(coordinator_deadline_ns(h.c) == INT64_MAX);
+	h.wall -= 10000; // and back: what has expired does not live again
+	assert_false(has_token(&h, 1));
+	stop(&h);
+}
+
 static void the_fifth_failure_voids_an_invite(void **state)
 {
 	(void)state;
@@ -526,6 +579,8 @@ int main(void)
 		cmocka_unit_test(eight_invites_are_outstanding_and_no_more),
 		cmocka_unit_test(an_invite_serves_only_when_it_is_on_disk),
 		cmocka_unit_test(an_invite_expires),
+		cmocka_unit_test(the_secret_of_an_invite_is_wiped_when_it_expires),
+		cmocka_unit_test(a_clock_that_is_set_forward_ends_an_invite_at_once),
 		cmocka_unit_test(the_fifth_failure_voids_an_invite),
 		cmocka_unit_test(a_join_is_accepted_when_its_binding_is_on_disk),
 		cmocka_unit_test(a_bound_invite_survives_a_crash),
