@@ -223,7 +223,7 @@ static void init_node(struct sim_world *w, int32_t i)
 {
 	struct sim_node *n = &w->nodes[i];
 	*n = (struct sim_node){.exists = i > 0 || w->config.has_local_node, .machine = i};
-	snprintf(n->name, sizeof n->name, "%s", w->machines[i].name);
+	memcpy(n->name, w->machines[i].name, sizeof n->name);
 	if (i == 0) { // in the coordinator's own process, with its key
 		n->keys = w->head.keys;
 		n->id = w->head.id;

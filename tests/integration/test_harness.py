@@ -87,3 +87,37 @@ def test_descriptors_and_memory_of_a_process_can_be_read(tmp_path):
     assert p.n_descriptors() >= 3
     assert p.memory_kib() > 0
     c.close()
+
+
+LEAKY = """#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+static volatile sig_atomic_t is_over;
+static void on_term(int signum) { (void)signum; is_over = 1; }
+int main(void)
+{
+	signal(SIGTERM, on_term);
+	void *volatile p = malloc(1000);
+	p = NULL;
+	(void)p;
+	if (write(1, "up\\n", 3) != 3)
+		return 1;
+	while (!is_over)
+		usleep(1000);
+	return 0;
+}
+"""
+
+
+def test_what_a_sanitizer_says_of_a_process_is_found(request, tmp_path):
+    """A leak is said at an orderly end only, which is why a cluster ends its processes in order when it is sanitized."""
+    (tmp_path / "leaky.c").write_text(LEAKY)
+    subprocess.run(["gcc", "-fsanitize=address", "-o", tmp_path / "leaky", tmp_path / "leaky.c"], check=True)
+    assert cluster_module.is_sanitized(tmp_path / "leaky") and not cluster_module.is_sanitized(tmp_path / "none")
+    c = cluster_module.Cluster(tmp_path / "leaky", "none", tmp_path)
+    p = c.start("leaky")
+    cluster_module.wait_until(lambda: p.out() == "up\n", 20, "the program to begin")
+    p.end()
+    text = request.config.hearth_reports.take()
+    assert "LeakSanitizer: detected memory leaks" in text and "1000 byte(s)" in text
+    assert request.config.hearth_reports.take() == ""
