@@ -1,0 +1,297 @@
+// A node core whose coordinator and neighbours are authenticated and hostile: bytes become frames and events in any order. No ASSERT
+// fires, the invariants hold after every event, no buffer of a running FORWARD is written, and effects stay within their bounds.
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "node/node.h"
+#include "proto/lnk1.h"
+#include "tests/support/msg_samples.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define N_LINKS 6
+#define HIDDEN 2
+
+struct world {
+	struct reader in;
+	struct node *core;
+	struct node_effects *fx;
+	int64_t now;
+	uint32_t links[N_LINKS], next_link; // 0 control, 1 data of the coordinator; 2, 3 the one before; 4, 5 the one behind
+	struct node_id ids[3];
+	uint8_t pk[3][KEY_BYTES];
+	uint64_t epoch;
+	uint32_t load_id, forward_id;
+	int32_t n_items, n_bufs;
+	const struct node_forward_item *items;
+	bool is_over;
+};
+
+static void require(bool ok)
+{
+	if (!ok)
+		abort();
+}
+
+static void take_effect(struct world *w, const struct node_effect *f)
+{
+	switch (f->type) {
+	case NODE_FX_LOAD:
+		require(w->load_id == 0 && w->forward_id == 0);
+		require(f->u.load.layer_begin < f->u.load.layer_end && f->u.load.layer_end <= 8);
+		w->load_id = f->u.load.id;
+		w->n_bufs = f->u.load.n_bufs;
+		break;
+	case NODE_FX_FORWARD:
+		require(w->load_id == 0 && w->forward_id == 0 && f->u.forward.n_items >= 1);
+		w->forward_id = f->u.forward.id;
+		w->items = f->u.forward.items;
+		w->n_items = f->u.forward.n_items;
+		break;
+	case NODE_FX_TAKE:
+		require(f->u.take.buf >= 0 && f->u.take.buf < w->n_bufs);
+		for (int32_t i = 0; w->forward_id != 0 && i < w->n_items; i++)
+			require(w->items[i].buf != f->u.take.buf);
+		break;
+	case NODE_FX_CLOSE:
+		for (size_t i = 0; i < N_LINKS; i++)
+			if (w->links[i] == f->u.close.link)
+				w->links[i] = 0;
+		break;
+	case NODE_FX_EXIT:
+		w->is_over = true;
+		break;
+	default:
+		break;
+	}
+}
+
+static void step(struct world *w, struct node_event *ev)
+{
+	ev->now_ns = w->now;
+	node_step(w->core, ev, w->fx);
+	node_check(w->core);
+	for (int32_t i = 0; i < w->fx->n; i++)
+		take_effect(w, &w->fx->at[i]);
+}
+
+static void up(struct world *w, size_t i)
+{
+	struct node_event ev = {.type = NODE_EV_LINK_UP};
+	w->links[i] = ++w->next_link;
+	ev.u.link_up.link = w->links[i];
+	ev.u.link_up.peer = w->ids[i / 2];
+	ev.u.link_up.kind = i == 0 ? NODE_LINK_CONTROL : NODE_LINK_DATA;
+	step(w, &ev);
+}
+
+static void down(struct world *w, size_t i)
+{
+	struct node_event ev = {.type = NODE_EV_LINK_DOWN};
+	ev.u.link_down.link = w->links[i];
+	ev.u.link_down.reason = "reset";
+	w->links[i] = 0;
+	step(w, &ev);
+}
+
+static void frame(struct world *w, size_t link, const uint8_t *bytes, size_t len)
+{
+	struct node_event ev = {.type = NODE_EV_MESSAGE};
+	uint8_t *exact = malloc(len ? len : 1);
+	if (len > 0)
+		memcpy(exact, bytes, len);
+	ev.u.message.link = w->links[link];
+	ev.u.message.data = exact;
+	ev.u.message.len = len;
+	step(w, &ev);
+	free(exact);
+}
+
+static void control(struct world *w, const struct msg *m)
+{
+	uint8_t bytes[MSG_ENCODED_MAX];
+	frame(w, 0, bytes, msg_encode(m, bytes));
+}
+
+static void send_plan(struct world *w)
+{
+	uint8_t shape = reader_u8(&w->in), credits = reader_u8(&w->in);
+	struct msg m = {.type = MSG_PLAN};
+	m.u.plan = (struct msg_plan){.epoch = {shape & 0x80 ? 1 : ++w->epoch},
+		.n_stages = 3,
+		.stage = shape % 3,
+		.layer_begin = shape % 4,
+		.layer_end = shape % 4 + 1 + credits % 6,
+		.n_slots = 1 + shape % 4,
+		.ctx_len = 16,
+		.chunk_max = 1 + shape % 5,
+		.hop_credits = 1 + credits % 6};
+	struct msg_peer *peers[] = {&m.u.plan.prev, &m.u.plan.next};
+	for (size_t i = 0; i < 2; i++) {
+		peers[i]->present = (credits >> (6 + i) & 1) != 0;
+		memcpy(peers[i]->public_key, w->pk[i + 1], KEY_BYTES);
+	}
+	control(w, &m);
+}
+
+static void send_step(struct world *w, size_t link)
+{
+	struct node_status st;
+	uint8_t bytes[FRAME_STEP_BYTES + 8 * HIDDEN * 8] = {0};
+	uint8_t a = reader_u8(&w->in), b = reader_u8(&w->in), c = reader_u8(&w->in);
+	node_status_get(w->core, &st);
+	struct step s = {.reply = (enum step_reply)(a % 3),
+		.flags = a >> 2 & 1,
+		.epoch = {a & 0x80 ? w->epoch - 1 : st.epoch.v},
+		.session = {1 + b % 5},
+		.seq = b >> 4,
+		.slot = c % 5,
+		.pos = c >> 4,
+		.n_tokens = 1 + (a >> 4) % 4};
+	s.src_stage = st.stage == 0 ? STAGE_HEAD : (uint16_t)(st.stage - 1);
+	s.dst_stage = a & 0x40 ? 5 : (uint16_t)st.stage;
+	s.payload_len = s.n_tokens * HIDDEN * 4 + (a == 0xff);
+	step_encode(&s, bytes);
+	frame(w, link, bytes, FRAME_STEP_BYTES + s.payload_len);
+}
+
+static void send_credit(struct world *w, size_t link)
+{
+	struct node_status st;
+	uint8_t bytes[FRAME_CREDIT_BYTES], a = reader_u8(&w->in);
+	node_status_get(w->core, &st);
+	struct credit c = {.n = (uint16_t)(1 + a % 4),
+		.src_stage = st.stage == st.n_stages - 1 ? STAGE_HEAD : (uint16_t)(st.stage + 1),
+		.dst_stage = (uint16_t)(a & 0x80 ? 7 : st.stage),
+		.epoch = st.epoch};
+	credit_encode(&c, bytes);
+	frame(w, link, bytes, sizeof bytes);
+}
+
+static void send_small(struct world *w)
+{
+	uint8_t a = reader_u8(&w->in), b = reader_u8(&w->in);
+	struct node_status st;
+	struct msg m;
+	node_status_get(w->core, &st);
+	msg_sample((enum msg_type)(1 + a % MSG_JOIN_ACK), &m);
+	if (m.type == MSG_CANCEL)
+		m.u.cancel.epoch = st.epoch, m.u.cancel.session.v = b % 6;
+	if (m.type == MSG_REVOKED)
+		m.u.revoked.node = w->ids[b % 3], m.u.revoked.member_epoch.v = b;
+	if (m.type == MSG_REFUSED || m.type == MSG_BYE)
+		return; // the program ends
+	control(w, &m);
+}
+
+static void raw(struct world *w, size_t link)
+{
+	uint8_t bytes[255];
+	size_t len = reader_u8(&w->in);
+	len = len < w->in.left ? len : w->in.left;
+	if (len > 0)
+		memcpy(bytes, reader_take(&w->in, len), len);
+	frame(w, link, bytes, len);
+}
+
+static void finish_forward(struct world *w)
+{
+	enum err errs[NODE_ITEMS_MAX] = {OK};
+	struct node_event ev = {.type = NODE_EV_FORWARD_DONE};
+	uint8_t a = reader_u8(&w->in);
+	for (int32_t i = 0; i < w->n_items; i++)
+		errs[i] = (a >> i % 8 & 1) != 0 ? ERR_NON_FINITE : OK;
+	ev.u.forward_done.id = w->forward_id;
+	ev.u.forward_done.errs = errs;
+	ev.u.forward_done.text = "layer 3";
+	w->forward_id = 0;
+	step(w, &ev);
+}
+
+static void finish_load(struct world *w)
+{
+	struct node_event ev = {.type = NODE_EV_LOADED};
+	ev.u.loaded.id = w->load_id;
+	ev.u.loaded.err = reader_u8(&w->in) % 8 == 0 ? ERR_NOMEM : OK;
+	ev.u.loaded.text = "no memory";
+	w->load_id = 0;
+	step(w, &ev);
+}
+
+static void one(struct world *w)
+{
+	uint8_t op = reader_u8(&w->in);
+	size_t link = op >> 4 < N_LINKS ? op >> 4 : 1;
+	struct node_event tick = {.type = NODE_EV_TICK};
+	switch (op & 15) {
+	case 0:
+		send_plan(w);
+		break;
+	case 1:
+	case 2:
+	case 3:
+	case 4:
+		send_step(w, link);
+		break;
+	case 5:
+	case 6:
+		send_credit(w, link);
+		break;
+	case 7:
+		send_small(w);
+		break;
+	case 8:
+		raw(w, link);
+		break;
+	case 9:
+	case 10:
+		if (w->forward_id != 0)
+			finish_forward(w);
+		break;
+	case 11:
+		if (w->load_id != 0)
+			finish_load(w);
+		break;
+	case 12:
+		up(w, link);
+		break;
+	case 13:
+		down(w, link);
+		break;
+	case 14:
+		w->now += (int64_t)reader_u8(&w->in) * 100000000;
+		break;
+	case 15:
+		step(w, &tick);
+		break;
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct world w = {.in = reader_init(data, size), .core = calloc(1, node_size()), .fx = malloc(sizeof *w.fx)};
+	struct node_config c = {.name = "n",
+		.n_layers = 8,
+		.hidden_dim = HIDDEN,
+		.n_threads = 1,
+		.liveness = liveness_defaults,
+		.link_age_ns = 3600000000000};
+	for (size_t i = 0; i < 3; i++) {
+		w.pk[i][0] = (uint8_t)(i + 1);
+		lnk1_node_id(w.pk[i], w.ids[i].b);
+	}
+	c.coordinator = w.ids[0];
+	node_init(w.core, &c);
+	struct node_event ev = {.type = NODE_EV_START};
+	step(&w, &ev);
+	up(&w, 0);
+	up(&w, 1);
+	while (w.in.left > 0 && reader_ok(&w.in) && !w.is_over)
+		one(&w);
+	free(w.core);
+	free(w.fx);
+	return 0;
+}
