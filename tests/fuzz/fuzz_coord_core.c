@@ -1,0 +1,379 @@
+// A coordinator core whose members are authenticated and hostile: bytes become frames, links and completions in any order. No ASSERT
+// fires, the invariants hold after every event, each request ends exactly once, and no buffer of a running effect is written.
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "coordinator/coordinator.h"
+#include "tests/support/msg_samples.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define N_MEMBERS 3
+#define CTX 16
+#define HIDDEN 2
+#define REQS_MAX 256
+
+struct world {
+	struct reader in;
+	struct coordinator *core;
+	struct coord_effects *fx;
+	int32_t *tokens;
+	int64_t now, wall;
+	uint32_t links[3 * N_MEMBERS], next_link; // 3 i: control, 3 i + 1: data, 3 i + 2: join
+	uint32_t embed_id, sample_id, store_id;
+	int32_t n_embed, n_sample;
+	const struct coord_embed_item *embed;
+	const struct coord_sample_item *sample;
+	bool random_wanted;
+	uint32_t n_reqs;
+	bool open[REQS_MAX];
+};
+
+static void require(bool ok)
+{
+	if (!ok)
+		abort();
+}
+
+static struct node_id member_id(uint32_t i)
+{
+	return (struct node_id){{(uint8_t)(i + 1)}};
+}
+
+static void take_buf(struct world *w, int32_t buf)
+{
+	for (int32_t i = 0; w->embed_id != 0 && i < w->n_embed; i++)
+		require(w->embed[i].buf != buf);
+	for (int32_t i = 0; w->sample_id != 0 && i < w->n_sample; i++)
+		require(w->sample[i].buf != buf);
+}
+
+static void take_effect(struct world *w, const struct coord_effect *f)
+{
+	switch (f->type) {
+	case COORD_FX_TAKE:
+		take_buf(w, f->u.take.buf);
+		break;
+	case COORD_FX_FORWARD:
+		require(w->embed_id == 0);
+		for (int32_t i = 0; i < f->u.forward.n_items; i++)
+			take_buf(w, f->u.forward.items[i].buf);
+		w->embed_id = f->u.forward.id;
+		w->embed = f->u.forward.items;
+		w->n_embed = f->u.forward.n_items;
+		break;
+	case COORD_FX_SAMPLE:
+		require(w->sample_id == 0);
+		w->sample_id = f->u.sample.id;
+		w->sample = f->u.sample.items;
+		w->n_sample = f->u.sample.n_items;
+		break;
+	case COORD_FX_EMIT:
+		require(w->open[f->u.emit.req]);
+		break;
+	case COORD_FX_END:
+		require(w->open[f->u.end.req]);
+		w->open[f->u.end.req] = false;
+		break;
+	case COORD_FX_STORE:
+		w->store_id = f->u.store.id;
+		break;
+	case COORD_FX_NEED_RANDOM:
+		w->random_wanted = true;
+		break;
+	case COORD_FX_CLOSE:
+		for (size_t i = 0; i < ARRAY_LEN(w->links); i++)
+			if (w->links[i] == f->u.close.link)
+				w->links[i] = 0;
+		break;
+	default:
+		break;
+	}
+}
+
+static void step(struct world *w, struct coord_event *ev)
+{
+	ev->now_ns = w->now;
+	ev->wall_s = w->wall;
+	coordinator_step(w->core, ev, w->fx);
+	coordinator_check(w->core);
+	for (int32_t i = 0; i < w->fx->n; i++)
+		take_effect(w, &w->fx->at[i]);
+}
+
+static void up(struct world *w, size_t i)
+{
+	static const enum coord_link_kind kinds[] = {COORD_LINK_CONTROL, COORD_LINK_DATA, COORD_LINK_JOIN};
+	struct coord_event ev = {.type = COORD_EV_LINK_UP};
+	uint32_t handle = ++w->next_link;
+	w->links[i] = handle;
+	ev.u.link_up.link = handle;
+	ev.u.link_up.peer = member_id((uint32_t)i / 3);
+	ev.u.link_up.kind = kinds[i % 3];
+	ev.u.link_up.remote = "fe80::1";
+	step(w, &ev);
+}
+
+static void down(struct world *w, size_t i)
+{
+	struct coord_event ev = {.type = COORD_EV_LINK_DOWN};
+	ev.u.link_down.link = w->links[i];
+	ev.u.link_down.reason = "reset";
+	w->links[i] = 0;
+	step(w, &ev);
+}
+
+static void frame(struct world *w, size_t link, const uint8_t *bytes, size_t len)
+{
+	struct coord_event ev = {.type = COORD_EV_MESSAGE};
+	uint8_t *exact = malloc(len ? len : 1);
+	if (len > 0)
+		memcpy(exact, bytes, len);
+	ev.u.message.link = w->links[link];
+	ev.u.message.data = exact;
+	ev.u.message.len = len;
+	step(w, &ev);
+	free(exact);
+}
+
+static void send_control(struct world *w, size_t link)
+{
+	struct coord_status st;
+	struct msg m;
+	uint8_t a = reader_u8(&w->in), b = reader_u8(&w->in), bytes[MSG_ENCODED_MAX];
+	coordinator_status(w->core, &st);
+	msg_sample((enum msg_type)(1 + a % MSG_JOIN_ACK), &m);
+	switch (m.type) {
+	case MSG_HELLO:
+		memset(m.u.hello.model_hash, b % 16 == 0, HASH_BYTES);
+		m.u.hello.epoch.v = b & 0x80 ? st.plan_epoch.v : 0;
+		break;
+	case MSG_LOADED:
+		m.u.loaded.epoch = st.plan_epoch;
+		if (b % 8 != 0)
+			m.u.loaded.error[0] = '\0';
+		break;
+	case MSG_STEP_FAILED:
+		m.u.step_failed.epoch = st.plan_epoch;
+		m.u.step_failed.session.v = b % 8;
+		break;
+	case MSG_PEER_LINK:
+		m.u.peer_link.epoch = st.plan_epoch;
+		m.u.peer_link.broken = b % 4 == 0;
+		break;
+	default:
+		break;
+	}
+	frame(w, link, bytes, msg_encode(&m, bytes));
+}
+
+static void send_step(struct world *w, size_t link)
+{
+	struct coord_status st;
+	uint8_t a = reader_u8(&w->in), b = reader_u8(&w->in), c = reader_u8(&w->in),
+		bytes[FRAME_STEP_BYTES + 8 * HIDDEN * 4] = {0};
+	coordinator_status(w->core, &st);
+	int32_t stage = -1;
+	for (int32_t i = 0; i < st.n_members; i++)
+		if (node_id_is(st.members[i].id, member_id((uint32_t)link / 3)))
+			stage = st.members[i].stage;
+	struct step s = {.reply = (enum step_reply)(a % 3),
+		.epoch = {st.plan_epoch.v - (a >> 7)},
+		.session = {1 + b % 16},
+		.seq = b >> 4,
+		.pos = c & 15,
+		.n_tokens = 1 + (c >> 4) % 4,
+		.src_stage = (uint16_t)stage,
+		.dst_stage = a & 0x40 ? (uint16_t)(stage + 1) : STAGE_HEAD};
+	uint32_t rows = s.reply == REPLY_ALL || (a & 0x40) ? s.n_tokens : s.reply == REPLY_LAST;
+	s.payload_len = rows * HIDDEN * 4;
+	step_encode(&s, bytes);
+	frame(w, link, bytes, FRAME_STEP_BYTES + s.payload_len);
+}
+
+static void send_credit(struct world *w, size_t link)
+{
+	struct coord_status st;
+	uint8_t a = reader_u8(&w->in), bytes[FRAME_CREDIT_BYTES];
+	coordinator_status(w->core, &st);
+	struct credit c = {.n = (uint16_t)(1 + a % 2),
+		.src_stage = (uint16_t)(a >> 2 & 3),
+		.dst_stage = a & 0x80 ? (uint16_t)(a >> 4 & 3) : STAGE_HEAD,
+		.epoch = st.plan_epoch};
+	credit_encode(&c, bytes);
+	frame(w, link, bytes, sizeof bytes);
+}
+
+static void raw(struct world *w, size_t link)
+{
+	uint8_t bytes[255];
+	size_t len = reader_u8(&w->in);
+	len = len < w->in.left ? len : w->in.left;
+	if (len > 0)
+		memcpy(bytes, reader_take(&w->in, len), len);
+	frame(w, link, bytes, len);
+}
+
+static void submit(struct world *w)
+{
+	static const int32_t tokens[CTX] = {0};
+	struct coord_event ev = {.type = COORD_EV_SUBMIT};
+	uint8_t a = reader_u8(&w->in);
+	if (w->n_reqs == REQS_MAX)
+		return;
+	w->open[w->n_reqs] = true;
+	ev.u.submit.req = w->n_reqs++;
+	ev.u.submit.tokens = tokens;
+	ev.u.submit.n_tokens = a % CTX;
+	ev.u.submit.n_predict = a >> 4;
+	ev.u.submit.hash_logits = a % 5 == 0;
+	step(w, &ev);
+}
+
+static void finish(struct world *w, uint8_t which)
+{
+	uint8_t a = reader_u8(&w->in);
+	struct coord_sampled sampled[COORD_ITEMS_MAX];
+	struct coord_event ev = {.type = COORD_EV_FORWARD_DONE};
+	if (which == 0 && w->embed_id != 0) {
+		ev.u.forward_done.id = w->embed_id;
+		ev.u.forward_done.err = a % 16 == 0 ? ERR_NOMEM : OK;
+		w->embed_id = 0;
+	} else if (which == 1 && w->sample_id != 0) {
+		for (int32_t i = 0; i < w->n_sample; i++)
+			sampled[i] = (struct coord_sampled){.token = a % 8, .err = (a >> 4) == 15 ? ERR_NON_FINITE : OK};
+		ev.type = COORD_EV_SAMPLED;
+		ev.u.sampled.id = w->sample_id;
+		ev.u.sampled.err = a == 0xff ? ERR_NOMEM : OK;
+		ev.u.sampled.items = sampled;
+		ev.u.sampled.text = "not finite";
+		w->sample_id = 0;
+	} else if (which == 2) {
+		ev.type = COORD_EV_STORED;
+		ev.u.stored.id = w->store_id;
+		ev.u.stored.err = a % 4 == 0 ? ERR_IO : OK;
+	} else {
+		ev.type = COORD_EV_RANDOM;
+		ev.u.random.bytes[0] = a;
+	}
+	step(w, &ev);
+}
+
+static void operate(struct world *w)
+{
+	static const char *const names[] = {"node1", "node2", "attic", "0300000000"};
+	uint8_t a = reader_u8(&w->in);
+	struct coord_event ev = {.type = COORD_EV_INVITE};
+	switch (a % 5) {
+	case 0:
+		ev.u.invite.token_id[0] = a, ev.u.invite.ttl_s = 60;
+		break;
+	case 1:
+		ev.type = COORD_EV_REVOKE, ev.u.revoke.who = names[a / 5 % 4];
+		break;
+	case 2:
+		ev.type = COORD_EV_JOIN;
+		ev.u.join.link = ++w->next_link;
+		ev.u.join.token_id[0] = (uint8_t)(a / 15 * 5);
+		ev.u.join.id = member_id(a / 5 % 3);
+		break;
+	case 3:
+		ev.type = COORD_EV_JOIN_FAILED, ev.u.join_failed.token_id[0] = (uint8_t)(a / 5 * 5);
+		break;
+	case 4:
+		ev.type = COORD_EV_CANCEL, ev.u.cancel.req = a / 5;
+		break;
+	}
+	step(w, &ev);
+}
+
+static void one(struct world *w)
+{
+	uint8_t op = reader_u8(&w->in);
+	size_t link = op >> 4 < (int)ARRAY_LEN(w->links) ? op >> 4 : 1;
+	struct coord_event tick = {.type = COORD_EV_TICK};
+	switch (op & 15) {
+	case 0:
+	case 1:
+		send_control(w, link);
+		break;
+	case 2:
+	case 3:
+		send_step(w, link);
+		break;
+	case 4:
+		send_credit(w, link);
+		break;
+	case 5:
+		raw(w, link);
+		break;
+	case 6:
+		submit(w);
+		break;
+	case 7:
+	case 8:
+		finish(w, 0);
+		break;
+	case 9:
+	case 10:
+		finish(w, 1);
+		break;
+	case 11:
+		finish(w, 2 + (op >> 4) % 2);
+		break;
+	case 12:
+		up(w, link);
+		break;
+	case 13:
+		down(w, link);
+		break;
+	case 14:
+		w->now += (int64_t)(op >> 4) * 700000000;
+		w->wall += op >> 4;
+		step(w, &tick);
+		break;
+	case 15:
+		operate(w);
+		break;
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const struct coordinator_config config = {.self = {{99}},
+		.n_layers = 4,
+		.hidden_dim = HIDDEN,
+		.vocab_size = 8,
+		.n_slots = 2,
+		.ctx_len = CTX,
+		.chunk_max = 4,
+		.hop_credits = 3,
+		.stop_ids = {7},
+		.n_stop_ids = 1,
+		.session_wait_ns = 20000000000,
+		.liveness = {.ping_after_ns = 1000000000, .dead_after_ns = 8000000000, .late_loop_ns = 1000000000}};
+	struct world w = {.in = reader_init(data, size),
+		.core = calloc(1, coordinator_size()),
+		.fx = malloc(sizeof *w.fx),
+		.tokens = malloc(sizeof(int32_t) * SESSIONS_MAX * CTX),
+		.wall = 1000};
+	struct member_record members[N_MEMBERS];
+	for (uint32_t i = 0; i < N_MEMBERS; i++)
+		members[i] = (struct member_record){
+			.id = member_id(i), .public_key = {(uint8_t)i}, .name = {'n', 'o', 'd', 'e', (char)('1' + i)}};
+	coordinator_init(w.core, &config, w.tokens);
+	struct coord_event ev = {.type = COORD_EV_RESTORED};
+	ev.u.restored.member_epoch.v = 1;
+	ev.u.restored.members = members;
+	ev.u.restored.n_members = N_MEMBERS;
+	step(&w, &ev);
+	while (w.in.left > 0)
+		one(&w);
+	free(w.core);
+	free(w.fx);
+	free(w.tokens);
+	return 0;
+}
