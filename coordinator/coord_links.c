@@ -154,8 +154,8 @@ static void check_link(struct coordinator *c, struct coord_link *l, struct coord
 	switch (liveness_step(&l->life, &c->config.liveness, c->now_ns)) {
 	case LIVENESS_FINE: break;
 	case LIVENESS_PING:
-		if (l->kind == COORD_LINK_JOIN)
-			break; // carries a grant and its acknowledgement, nothing else
+		if (l->kind == COORD_LINK_JOIN || l->retired)
+			break; // the one carries a grant and its acknowledgement, nothing else; the other only what is still on its way
 		ping_encode(FRAME_PING, (uint64_t)c->now_ns, ping);
 		coord_send_bytes(fx, l->handle, ping, sizeof ping);
 		break;

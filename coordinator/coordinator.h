@@ -118,7 +118,7 @@ struct coord_event {
 		} link_up;
 		struct {
 			uint32_t link;
-			bool orderly; // both ends closed it, and every frame of either has arrived; false when in doubt
+			bool orderly; // both ends closed it, and every frame of either, pings aside, has arrived; false when in doubt
 			const char *reason;
 		} link_down;
 		struct {

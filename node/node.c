@@ -293,15 +293,16 @@ static void keep_epoch(struct node *n, struct member_epoch e, struct node_effect
 
 static void forget_peer(struct node *n, struct node_id who, struct node_effects *fx)
 {
-	struct msg_peer *peers[] = {&n->plan.prev, &n->plan.next};
-	for (size_t i = 0; i < ARRAY_LEN(peers); i++) {
-		if (!node_peer_is(peers[i], who))
-			continue;
-		node_log(fx, LOG_WARNING, "neighbour %s was revoked: its link is closed", peers[i]->name);
-		part_from(n, peers[i], fx);
-		memset(peers[i], 0, sizeof *peers[i]);
+	static const struct msg_peer none = {0};
+	struct msg_peer prev = n->plan.prev, next = n->plan.next;
+	bool is_prev = node_peer_is(&prev, who), is_next = node_peer_is(&next, who);
+	if (is_prev || is_next) {
+		node_log(fx, LOG_WARNING, "neighbour %s was revoked: its link is closed", is_prev ? prev.name : next.name);
+		change_peers(n, is_prev ? &none : &prev, is_next ? &none : &next, fx);
 		lose_plan(n);
 	}
+	memset(&prev, 0, sizeof prev);
+	memset(&next, 0, sizeof next);
 }
 
 static void on_revoked(struct node *n, struct member_epoch epoch, struct node_id who, struct node_effects *fx)

@@ -177,6 +177,8 @@ static void check_link(struct node *n, struct node_link *l, struct node_effects 
 	switch (liveness_step(&l->life, &n->config.liveness, n->now_ns)) {
 	case LIVENESS_FINE: break;
 	case LIVENESS_PING:
+		if (l->retired)
+			break; // only what is still on its way comes there
 		ping_encode(FRAME_PING, (uint64_t)n->now_ns, ping);
 		node_fx_send(fx, l->handle, ping, sizeof ping);
 		break;

@@ -64,6 +64,11 @@ void credit_encode(const struct credit *c, uint8_t out[FRAME_CREDIT_BYTES]);
 MUST_USE enum err credit_decode(const uint8_t *frame, size_t len, struct credit *out);
 // ping_encode writes FRAME_PING or FRAME_PONG.
 void ping_encode(enum frame_type type, uint64_t cookie, uint8_t out[FRAME_PING_BYTES]);
+// frame_is_ping tells whether a frame of at least one byte is a PING or PONG: nothing is missed when it is lost.
+static inline bool frame_is_ping(const uint8_t *frame)
+{
+	return frame[0] == FRAME_PING || frame[0] == FRAME_PONG;
+}
 MUST_USE enum err ping_decode(const uint8_t *frame, size_t len, uint64_t *cookie);
 
 #endif

@@ -22,7 +22,7 @@
 struct rt_link {
 	uint32_t handle; // 0: free
 	struct link *link;
-	bool has_dropped; // a frame could not be sent: it did not end in order
+	bool has_dropped; // a frame that matters could not be sent: it does not end in order
 };
 
 struct rt_request {
@@ -345,7 +345,7 @@ static void send_on(struct coord_runtime *rt, uint32_t handle, const uint8_t *he
 		if (l == NULL)
 			return;
 		e = link_send2(l->link, head, head_len, payload, len);
-		l->has_dropped = l->has_dropped || e != OK;
+		l->has_dropped = l->has_dropped || (e != OK && !frame_is_ping(head));
 		if (e != OK)
 			link_close(l->link); // a frame must not be lost in the middle: the link ends instead
 	}

@@ -30,7 +30,7 @@ struct rt_link {
 	struct link *link;
 	struct node_id peer;
 	bool by_us;
-	bool has_dropped; // a frame could not be sent: it did not end in order
+	bool has_dropped; // a frame that matters could not be sent: it does not end in order
 };
 
 // A task for the worker and its way back.
@@ -311,7 +311,7 @@ static void fx_send(struct node_runtime *rt, const struct node_effect *f)
 		if (l == NULL)
 			return;
 		e = link_send2(l->link, f->u.send.head, f->u.send.head_len, payload, f->u.send.len);
-		l->has_dropped = l->has_dropped || e != OK;
+		l->has_dropped = l->has_dropped || (e != OK && !frame_is_ping(f->u.send.head));
 		if (e != OK)
 			link_close(l->link); // frames must not be lost in the middle: the link ends instead
 	}

@@ -39,7 +39,7 @@ static uint64_t mix(uint64_t a, uint64_t b)
 
 // ---- the queue
 
-enum what { DELIVER, LINK_UP_AT, LINK_DOWN_AT, EMBEDDED, SAMPLED_AT, STORED_AT, RANDOM_AT, FORWARDED, LOADED_AT, RESTART };
+enum what { DELIVER, LINK_UP_AT, LINK_DOWN_AT, EMBEDDED, SAMPLED_AT, STORED_AT, RANDOM_AT, FORWARDED, LOADED_AT, RESTART, FINISH };
 
 struct ev {
 	int64_t at;
@@ -95,7 +95,7 @@ struct sim {
 	struct request reqs[N_REQS + 1];
 	int64_t fifo[4096];   // last delivery per link end
 	uint32_t next_link;
-	struct { uint32_t handle; int32_t a, b; int kind; bool is_up; } links[1024]; // a: HEAD or a node
+	struct { uint32_t handle; int32_t a, b; int kind; bool is_up, has_dropped; } links[1024]; // a: HEAD or a node; has_dropped: a frame is lost
 	int32_t n_links;
 	int32_t n_forward_batched;
 };
@@ -161,6 +161,7 @@ static void link_cut(struct sim *s, int32_t i)
 	if (!s->links[i].is_up)
 		return;
 	s->links[i].is_up = false;
+	s->links[i].has_dropped = true;
 	int32_t ends[] = {s->links[i].a, s->links[i].b};
 	for (int side = 0; side < 2; side++)
 		if (!drop_link_up(s, s->links[i].handle, ends[side]))
@@ -170,11 +171,40 @@ static void link_cut(struct sim *s, int32_t i)
 			s->evs[k].kind = -1;
 }
 
+// link_finish ends a link in order: what is under way arrives first.
+static void link_finish(struct sim *s, int32_t i)
+{
+	if (!s->links[i].is_up)
+		return;
+	s->links[i].is_up = false;
+	int32_t ends[] = {s->links[i].a, s->links[i].b};
+	for (int side = 0; side < 2; side++) {
+		if (drop_link_up(s, s->links[i].handle, ends[side])) {
+			s->links[i].has_dropped = true;
+			continue;
+		}
+		int64_t at = s->now + delay(s), last = s->fifo[2 * i + (side == 0)];
+		push(s, (at > last ? at : last + 1) - s->now, LINK_DOWN_AT, ends[side])->link = s->links[i].handle;
+	}
+}
+
+static void close_link(struct sim *s, uint32_t handle, bool orderly)
+{
+	int32_t i = find_link(s, handle);
+	if (i >= 0 && orderly)
+		link_finish(s, i);
+	else if (i >= 0)
+		link_cut(s, i);
+}
+
 static void send(struct sim *s, int32_t from, uint32_t handle, const uint8_t *head, size_t head_len, const uint8_t *payload, size_t len)
 {
 	int32_t i = find_link(s, handle);
-	if (i < 0 || !s->links[i].is_up)
+	if (i < 0 || !s->links[i].is_up) {
+		if (i >= 0 && !frame_is_ping(head))
+			s->links[i].has_dropped = true;
 		return;
+	}
 	int32_t to = s->links[i].a == from ? s->links[i].b : s->links[i].a;
 	int64_t at = s->now + delay(s), *last = &s->fifo[2 * i + (to == s->links[i].a)];
 	at = at > *last ? at : *last + 1;
@@ -271,10 +301,7 @@ static void node_effect(struct sim *s, int32_t i, const struct node_effect *f)
 				link_cut(s, l);
 		break;
 	}
-	case NODE_FX_CLOSE:
-		if (find_link(s, f->u.close.link) >= 0)
-			link_cut(s, find_link(s, f->u.close.link));
-		break;
+	case NODE_FX_CLOSE: close_link(s, f->u.close.link, f->u.close.orderly); break;
 	case NODE_FX_SEND:
 		send(s, i, f->u.send.link, f->u.send.head, f->u.send.head_len, f->u.send.buf >= 0 ? n->bufs[f->u.send.buf] + f->u.send.off : NULL, f->u.send.len);
 		break;
@@ -334,10 +361,7 @@ static void coord_effect(struct sim *s, const struct coord_effect *f)
 		send(s, HEAD, f->u.close.link, s->message, s->message_len, NULL, 0);
 		break;
 	case COORD_FX_TAKE: memcpy(s->head_bufs[f->u.take.buf], s->message + f->u.take.msg_off, f->u.take.len); break;
-	case COORD_FX_CLOSE:
-		if (find_link(s, f->u.close.link) >= 0)
-			link_cut(s, find_link(s, f->u.close.link));
-		break;
+	case COORD_FX_CLOSE: close_link(s, f->u.close.link, f->u.close.orderly); break;
 	case COORD_FX_FORWARD:
 		for (int32_t i = 0; i < f->u.forward.n_items; i++) {
 			const struct coord_embed_item *it = &f->u.forward.items[i];
@@ -414,6 +438,7 @@ static void at_head(struct sim *s, const struct ev *e)
 	case LINK_DOWN_AT:
 		ev.type = COORD_EV_LINK_DOWN;
 		ev.u.link_down.link = e->link;
+		ev.u.link_down.orderly = !s->links[find_link(s, e->link)].has_dropped;
 		ev.u.link_down.reason = "cut";
 		break;
 	case EMBEDDED:
@@ -475,6 +500,7 @@ static void at_node(struct sim *s, const struct ev *e)
 	case LINK_DOWN_AT:
 		ev.type = NODE_EV_LINK_DOWN;
 		ev.u.link_down.link = e->link;
+		ev.u.link_down.orderly = !s->links[find_link(s, e->link)].has_dropped;
 		ev.u.link_down.reason = "cut";
 		break;
 	case FORWARDED:
@@ -543,7 +569,9 @@ static void run_until(struct sim *s, int64_t end)
 		struct ev e = s->evs[best];
 		s->evs[best] = s->evs[--s->n_evs];
 		s->now = e.at > s->now ? e.at : s->now;
-		if (e.what != DELIVER || e.kind != -1) {
+		if (e.what == FINISH) {
+			link_finish(s, find_link(s, e.link));
+		} else if (e.what != DELIVER || e.kind != -1) {
 			if (e.who == HEAD)
 				at_head(s, &e);
 			else
@@ -684,8 +712,29 @@ static void answers_are_those_of_one_machine(void **state)
 	}
 }
 
+// renew makes a second link beside one that is up, as a dialler does every hour and two diallers do at once. The old one is ended by
+// the dialler when the new one is up at both ends, or it is left to the cores.
+static int32_t renew(struct sim *s)
+{
+	int32_t i = s->n_links > 0 ? (int32_t)rng_below(&s->rng, (uint64_t)s->n_links) : 0;
+	if (s->n_links == 0 || !s->links[i].is_up)
+		return -1;
+	for (int32_t k = 0; k < s->n_links; k++)
+		if (k != i && s->links[k].is_up && s->links[k].kind == s->links[i].kind && s->links[k].a == s->links[i].a && s->links[k].b == s->links[i].b)
+			return -1; // two already
+	link_up(s, s->links[i].a, s->links[i].b, s->links[i].kind);
+	if (rng_below(&s->rng, 2) == 0)
+		push(s, (int64_t)(21 + rng_below(&s->rng, 20)) * MS, FINISH, HEAD)->link = s->links[i].handle;
+	return i;
+}
+
 static void fault(struct sim *s)
 {
+	int32_t renewed = rng_below(&s->rng, 3) == 0 ? renew(s) : -1;
+	if (renewed >= 0 && rng_below(&s->rng, 2) == 0) { // in the middle of it
+		run_until(s, s->now + (int64_t)rng_below(&s->rng, 60) * MS);
+		link_cut(s, rng_below(&s->rng, 2) == 0 ? renewed : s->n_links - 1);
+	}
 	switch (rng_below(&s->rng, 4)) {
 	case 0: {
 		int32_t i = (int32_t)rng_below(&s->rng, N_NODES);
@@ -705,6 +754,32 @@ static void fault(struct sim *s)
 		break;
 	}
 	}
+}
+
+static void renewed_links_lose_nothing(void **state)
+{
+	(void)state;
+	int32_t n_renewed = 0;
+	for (uint64_t seed = 1; seed <= 60; seed++) {
+		struct sim *s = sim_open(seed);
+		run_until(s, 1000 * MS);
+		for (uint64_t r = 1; r <= N_REQS; r++) {
+			submit(s, r);
+			for (int k = 0; k < 3; k++) {
+				n_renewed += renew(s) >= 0;
+				run_until(s, s->now + (int64_t)rng_below(&s->rng, 200) * MS);
+			}
+		}
+		run_until(s, s->now + 60000 * MS);
+		for (uint64_t r = 1; r <= N_REQS; r++) {
+			if (!s->reqs[r].ended || s->reqs[r].end != COORD_END_LENGTH)
+				fail_msg("seed %d: request %d ended with %d", (int)seed, (int)r, s->reqs[r].ended ? (int)s->reqs[r].end : -1);
+			assert_int_equal(s->reqs[r].n_got, s->reqs[r].n_predict);
+		}
+		expect_idle(s);
+		sim_close(s);
+	}
+	assert_true(n_renewed > 500);
 }
 
 static void faults_end_answers_and_never_change_a_token(void **state)
@@ -740,6 +815,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(answers_are_those_of_one_machine),
+		cmocka_unit_test(renewed_links_lose_nothing),
 		cmocka_unit_test(faults_end_answers_and_never_change_a_token),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

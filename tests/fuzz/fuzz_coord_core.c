@@ -23,6 +23,8 @@ struct world {
 	int32_t *tokens;
 	int64_t now, wall;
 	uint32_t links[3 * N_MEMBERS], next_link; // 3 i: control, 3 i + 1: data, 3 i + 2: join
+	uint32_t old[3 * N_MEMBERS];              // what had the place before, and is still up
+	bool on_old;                              // the next frames come on the link before the newest
 	uint32_t embed_id, sample_id, store_id;
 	int32_t n_embed, n_sample;
 	const struct coord_embed_item *embed;
@@ -84,11 +86,6 @@ static void take_effect(struct world *w, const struct coord_effect *f)
 	case COORD_FX_NEED_RANDOM:
 		w->random_wanted = true;
 		break;
-	case COORD_FX_CLOSE:
-		for (size_t i = 0; i < ARRAY_LEN(w->links); i++)
-			if (w->links[i] == f->u.close.link)
-				w->links[i] = 0;
-		break;
 	default:
 		break;
 	}
@@ -102,6 +99,7 @@ static void step(struct world *w, struct coord_event *ev)
 	coordinator_check(w->core);
 	for (int32_t i = 0; i < w->fx->n; i++)
 		take_effect(w, &w->fx->at[i]);
+	require(coordinator_deadline_ns(w->core) > w->now || ev->type != COORD_EV_TICK); // a TICK does all that is due
 }
 
 static void up(struct world *w, size_t i)
@@ -109,6 +107,7 @@ static void up(struct world *w, size_t i)
 	static const enum coord_link_kind kinds[] = {COORD_LINK_CONTROL, COORD_LINK_DATA, COORD_LINK_JOIN};
 	struct coord_event ev = {.type = COORD_EV_LINK_UP};
 	uint32_t handle = ++w->next_link;
+	w->old[i] = w->links[i];
 	w->links[i] = handle;
 	ev.u.link_up.link = handle;
 	ev.u.link_up.peer = member_id((uint32_t)i / 3);
@@ -117,12 +116,15 @@ static void up(struct world *w, size_t i)
 	step(w, &ev);
 }
 
-static void down(struct world *w, size_t i)
+// down ends a link, or the one before it.
+static void down(struct world *w, size_t i, uint8_t how)
 {
 	struct coord_event ev = {.type = COORD_EV_LINK_DOWN};
-	ev.u.link_down.link = w->links[i];
+	uint32_t *which = how & 1 ? &w->old[i] : &w->links[i];
+	ev.u.link_down.link = *which;
+	ev.u.link_down.orderly = (how & 2) != 0;
 	ev.u.link_down.reason = "reset";
-	w->links[i] = 0;
+	*which = 0;
 	step(w, &ev);
 }
 
@@ -132,7 +134,7 @@ static void frame(struct world *w, size_t link, const uint8_t *bytes, size_t len
 	uint8_t *exact = malloc(len ? len : 1);
 	if (len > 0)
 		memcpy(exact, bytes, len);
-	ev.u.message.link = w->links[link];
+	ev.u.message.link = w->on_old && w->old[link] != 0 ? w->old[link] : w->links[link];
 	ev.u.message.data = exact;
 	ev.u.message.len = len;
 	step(w, &ev);
@@ -328,9 +330,10 @@ static void one(struct world *w)
 		up(w, link);
 		break;
 	case 13:
-		down(w, link);
+		down(w, link, reader_u8(&w->in));
 		break;
 	case 14:
+		w->on_old = w->on_old != (op >> 4 == 9);
 		w->now += (int64_t)(op >> 4) * 700000000;
 		w->wall += op >> 4;
 		step(w, &tick);

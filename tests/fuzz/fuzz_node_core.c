@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define N_LINKS 6
+#define N_LINKS 7
 #define HIDDEN 2
 
 struct world {
@@ -20,13 +20,16 @@ struct world {
 	struct node *core;
 	struct node_effects *fx;
 	int64_t now;
-	uint32_t links[N_LINKS], next_link; // 0 control, 1 data of the coordinator; 2, 3 the one before; 4, 5 the one behind
-	struct node_id ids[3];
-	uint8_t pk[3][KEY_BYTES];
+	uint32_t links[N_LINKS], next_link; // 0 control, 1 data of the coordinator; 2, 3 the one before; 4, 5 the one behind; 6 a stranger
+	uint32_t old[N_LINKS]; // what had the place before, and is still up
+	struct node_id ids[4];
+	uint8_t pk[4][KEY_BYTES];
 	uint64_t epoch;
 	uint32_t load_id, forward_id;
 	int32_t n_items, n_bufs;
 	const struct node_forward_item *items;
+	int32_t n_dialled;
+	bool on_old; // the next frames come on the link before the newest
 	bool is_over;
 };
 
@@ -39,6 +42,13 @@ static void require(bool ok)
 static void take_effect(struct world *w, const struct node_effect *f)
 {
 	switch (f->type) {
+	case NODE_FX_UNLOAD:
+		require(w->load_id == 0 && w->forward_id == 0 && w->n_bufs > 0);
+		w->n_bufs = 0;
+		break;
+	case NODE_FX_SEND:
+		require(f->u.send.buf < w->n_bufs);
+		break;
 	case NODE_FX_LOAD:
 		require(w->load_id == 0 && w->forward_id == 0);
 		require(f->u.load.layer_begin < f->u.load.layer_end && f->u.load.layer_end <= 8);
@@ -56,10 +66,12 @@ static void take_effect(struct world *w, const struct node_effect *f)
 		for (int32_t i = 0; w->forward_id != 0 && i < w->n_items; i++)
 			require(w->items[i].buf != f->u.take.buf);
 		break;
-	case NODE_FX_CLOSE:
-		for (size_t i = 0; i < N_LINKS; i++)
-			if (w->links[i] == f->u.close.link)
-				w->links[i] = 0;
+	case NODE_FX_CONNECT:
+	case NODE_FX_DISCONNECT: // each peer is dialled at most once: the host has a place for each
+		if (node_id_is(f->u.connect.peer, w->ids[0]))
+			break;
+		w->n_dialled += f->type == NODE_FX_CONNECT ? 1 : -1;
+		require(w->n_dialled >= 0 && w->n_dialled <= 2);
 		break;
 	case NODE_FX_EXIT:
 		w->is_over = true;
@@ -76,11 +88,13 @@ static void step(struct world *w, struct node_event *ev)
 	node_check(w->core);
 	for (int32_t i = 0; i < w->fx->n; i++)
 		take_effect(w, &w->fx->at[i]);
+	require(node_deadline_ns(w->core) > w->now || ev->type != NODE_EV_TICK); // a TICK does all that is due
 }
 
 static void up(struct world *w, size_t i)
 {
 	struct node_event ev = {.type = NODE_EV_LINK_UP};
+	w->old[i] = w->links[i];
 	w->links[i] = ++w->next_link;
 	ev.u.link_up.link = w->links[i];
 	ev.u.link_up.peer = w->ids[i / 2];
@@ -88,12 +102,15 @@ static void up(struct world *w, size_t i)
 	step(w, &ev);
 }
 
-static void down(struct world *w, size_t i)
+// down ends a link, or the one before it.
+static void down(struct world *w, size_t i, uint8_t how)
 {
 	struct node_event ev = {.type = NODE_EV_LINK_DOWN};
-	ev.u.link_down.link = w->links[i];
+	uint32_t *which = how & 1 ? &w->old[i] : &w->links[i];
+	ev.u.link_down.link = *which;
+	ev.u.link_down.orderly = (how & 2) != 0;
 	ev.u.link_down.reason = "reset";
-	w->links[i] = 0;
+	*which = 0;
 	step(w, &ev);
 }
 
@@ -103,7 +120,7 @@ static void frame(struct world *w, size_t link, const uint8_t *bytes, size_t len
 	uint8_t *exact = malloc(len ? len : 1);
 	if (len > 0)
 		memcpy(exact, bytes, len);
-	ev.u.message.link = w->links[link];
+	ev.u.message.link = w->on_old && w->old[link] != 0 ? w->old[link] : w->links[link];
 	ev.u.message.data = exact;
 	ev.u.message.len = len;
 	step(w, &ev);
@@ -119,6 +136,7 @@ static void control(struct world *w, const struct msg *m)
 static void send_plan(struct world *w)
 {
 	uint8_t shape = reader_u8(&w->in), credits = reader_u8(&w->in);
+	size_t order = shape >> 5 & 3; // 1: they change sides; 2: a third one on both
 	struct msg m = {.type = MSG_PLAN};
 	m.u.plan = (struct msg_plan){.epoch = {shape & 0x80 ? 1 : ++w->epoch},
 		.n_stages = 3,
@@ -132,8 +150,10 @@ static void send_plan(struct world *w)
 	struct msg_peer *peers[] = {&m.u.plan.prev, &m.u.plan.next};
 	for (size_t i = 0; i < 2; i++) {
 		peers[i]->present = (credits >> (6 + i) & 1) != 0;
-		memcpy(peers[i]->public_key, w->pk[i + 1], KEY_BYTES);
+		memcpy(peers[i]->public_key, w->pk[1 + (i + order * (1 + i)) % 3], KEY_BYTES);
 	}
+	if (shape % 8 == 7)
+		m.u.plan.n_stages = 0;
 	control(w, &m);
 }
 
@@ -259,12 +279,13 @@ static void one(struct world *w)
 		up(w, link);
 		break;
 	case 13:
-		down(w, link);
+		down(w, link, reader_u8(&w->in));
 		break;
 	case 14:
-		w->now += (int64_t)reader_u8(&w->in) * 100000000;
+		w->on_old = !w->on_old;
 		break;
 	case 15:
+		w->now += (int64_t)reader_u8(&w->in) * 100000000;
 		step(w, &tick);
 		break;
 	}
@@ -279,7 +300,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.n_threads = 1,
 		.liveness = liveness_defaults,
 		.link_age_ns = 3600000000000};
-	for (size_t i = 0; i < 3; i++) {
+	for (size_t i = 0; i < 4; i++) {
 		w.pk[i][0] = (uint8_t)(i + 1);
 		lnk1_node_id(w.pk[i], w.ids[i].b);
 	}
