@@ -1,4 +1,5 @@
-// The coordinator's host: carries out what the coordinator core wants (links, head engine, store) and feeds it what happens.
+// The coordinator's host: carries out what the coordinator core wants and feeds it what happens. Its own are requests, operators and the step;
+// links (coord_link_host), the head's engine (coord_head) and the disk (coord_store) have files of their own.
 // No policy lives here, and no text: token ids come in and go out.
 //
 // Thread rule: everything belongs to the loop's thread; computing runs on the worker, writes on the store's thread.
@@ -8,15 +9,13 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "coordinator/coordinator.h"
+#include "coordinator/shell/coord_tickets.h"
 #include "engine/worker.h"
 #include "model/model.h"
 #include "net/link.h"
 #include "net/local_link.h"
 #include "net/loop.h"
-#include "proto/invite.h"
 #include "proto/lnk1.h"
-
-#define COORD_HASH_HEX_CAP 65
 
 struct coord_runtime;
 
@@ -64,9 +63,7 @@ bool coord_runtime_has_room(const struct coord_runtime *rt);
 // coord_runtime_cancel ends it: on_end follows with COORD_END_CANCELLED, unless it has ended already.
 void coord_runtime_cancel(struct coord_runtime *rt, uint64_t req);
 
-// Operators. `done` comes once, from the loop; text says what went wrong.
-typedef void (*coord_invited)(void *ctx, enum err err, const char *text, const struct invite *invite); // the invite without addresses; NULL on error
-typedef void (*coord_answered)(void *ctx, enum err err, const char *text);
+// Operators. `done` comes once, from the loop.
 void coord_runtime_invite(struct coord_runtime *rt, coord_invited done, void *ctx);
 void coord_runtime_revoke(struct coord_runtime *rt, const char *who, coord_answered done, void *ctx);
 

@@ -2,7 +2,7 @@
 
 #include "base/durable_file.h"
 #include "kernels/canonical.h"
-#include "proto/frame.h"
+#include "net/link_params.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -171,21 +171,13 @@ enum err membership_join(struct loop *loop, const struct invite *invite, const s
 	const char *path, struct membership *out, struct errmsg *em)
 {
 	struct join j = {.loop = loop, .path = path, .out = out, .em = em};
-	struct lnk1_client_params p = {
-		.self = keys,
-		.mode = LNK1_JOIN,
-		.kind = LNK1_CONTROL,
-		.protocol_min = PROTOCOL_VERSION,
-		.protocol_max = PROTOCOL_VERSION,
-		.canon_version = CANON_VERSION,
-		.record_max = CONTROL_RECORD_MAX,
-	};
+	struct lnk1_client_params p;
+	link_params_client(&p, keys, LNK1_JOIN, LNK1_CONTROL, boot_id, CANON_VERSION);
 	memset(out, 0, sizeof *out);
 	memcpy(out->coordinator_pk, invite->server_pk, KEY_BYTES);
 	memcpy(p.server_pk, invite->server_pk, KEY_BYTES);
 	memcpy(p.token_id, invite->token_id, LNK1_TOKEN_ID_LEN);
 	memcpy(p.token_secret, invite->token_secret, KEY_BYTES);
-	memcpy(p.boot_id, boot_id, LNK1_BOOT_ID_LEN);
 	loop_timer_init(&j.patience, on_patience, &j);
 	enum err e = ERR_NOT_FOUND;
 	struct errmsg all = {0};

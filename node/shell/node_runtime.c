@@ -6,6 +6,7 @@
 #include "flow/dup_link.h"
 #include "kernels/canonical.h"
 #include "net/link_listener.h"
+#include "net/link_params.h"
 
 #include <sodium.h>
 #include <stdlib.h>
@@ -99,15 +100,8 @@ static struct rt_link *find_by_link(struct node_runtime *rt, const struct link *
 
 static void fill_client(struct node_runtime *rt, enum node_link_kind kind, struct lnk1_client_params *out)
 {
-	memset(out, 0, sizeof *out);
-	out->self = rt->p.keys;
-	out->mode = LNK1_MEMBER;
-	out->kind = kind == NODE_LINK_CONTROL ? LNK1_CONTROL : LNK1_DATA;
+	link_params_client(out, rt->p.keys, LNK1_MEMBER, kind == NODE_LINK_CONTROL ? LNK1_CONTROL : LNK1_DATA, rt->p.boot_id, CANON_VERSION);
 	memcpy(out->cluster_id, rt->p.cluster_id, CLUSTER_ID_BYTES);
-	memcpy(out->boot_id, rt->p.boot_id, LNK1_BOOT_ID_LEN);
-	out->protocol_min = out->protocol_max = PROTOCOL_VERSION;
-	out->canon_version = CANON_VERSION;
-	out->record_max = kind == NODE_LINK_CONTROL ? CONTROL_RECORD_MAX : DATA_RECORD_MAX;
 	out->member_epoch = node_member_epoch(rt->core).v;
 }
 
@@ -579,17 +573,10 @@ static bool find_member(void *ctx, const uint8_t node_pk[LNK1_KEY_LEN], uint8_t 
 
 static enum err open_listener(struct node_runtime *rt, struct errmsg *em)
 {
-	rt->server = (struct lnk1_server_config){
-		.self = rt->p.keys,
-		.lookup = {.ctx = rt, .member = find_member},
-		.is_node = true,
-		.member_epoch = rt->p.core.member_epoch.v,
-		.protocol_min = PROTOCOL_VERSION,
-		.protocol_max = PROTOCOL_VERSION,
-		.canon_version = CANON_VERSION,
-		.record_max = {CONTROL_RECORD_MAX, DATA_RECORD_MAX, DATA_RECORD_MAX},
-	};
-	memcpy(rt->server.cluster_id, rt->p.cluster_id, CLUSTER_ID_BYTES);
+	link_params_server(&rt->server, rt->p.keys, rt->p.cluster_id, CANON_VERSION);
+	rt->server.lookup = (struct lnk1_lookup){.ctx = rt, .member = find_member};
+	rt->server.is_node = true;
+	rt->server.member_epoch = rt->p.core.member_epoch.v;
 	struct link_listener_params lp = {
 		.addr = rt->p.listen,
 		.cfg = &rt->server,
