@@ -87,13 +87,13 @@ static enum err bad(struct errmsg *em, const char *field)
 	return errmsg_fail(em, ERR_FORMAT, "%s", field);
 }
 
-static enum err get_text(const char *in, char *out, size_t cap, const char *field, struct errmsg *em)
+static enum err get_text(ProtobufCBinaryData in, char *out, size_t cap, const char *field, struct errmsg *em)
 {
-	size_t n = in ? strlen(in) : 0;
-	if (n >= cap || !text_is_plain(in ? in : "", n))
+	if (in.len >= cap || !text_is_plain((const char *)in.data, in.len)) // a NUL is a control character too
 		return bad(em, field);
-	memcpy(out, in ? in : "", n);
-	out[n] = '\0';
+	if (in.len > 0)
+		memcpy(out, in.data, in.len);
+	out[in.len] = '\0';
 	return OK;
 }
 
@@ -131,7 +131,7 @@ static bool is_address(const char *s)
 	return port > 0 && port <= 65535;
 }
 
-static enum err get_addresses(char *const *in, size_t n, struct address_list *out, struct errmsg *em)
+static enum err get_addresses(const ProtobufCBinaryData *in, size_t n, struct address_list *out, struct errmsg *em)
 {
 	if (n > ADDRS_MAX)
 		return bad(em, "addresses: too many");
@@ -281,24 +281,24 @@ enum err msg_decode(const uint8_t *frame, size_t len, struct msg *out, struct er
 	return OK;
 }
 
-// ---- fields out. Generated structs hold char *: protobuf-c never writes through them when packing.
-
-static char *text_out(const char *s)
-{
-	return (char *)(uintptr_t)s;
-}
+// ---- fields out. Generated structs hold uint8_t *: protobuf-c never writes through them when packing.
 
 static ProtobufCBinaryData bytes_out(const uint8_t *p, size_t len)
 {
 	return (ProtobufCBinaryData){.len = len, .data = (uint8_t *)(uintptr_t)p};
 }
 
+static ProtobufCBinaryData text_out(const char *s)
+{
+	return bytes_out((const uint8_t *)s, strlen(s));
+}
+
 struct peer_out {
 	Hearth__Peer peer;
-	char *addresses[ADDRS_MAX];
+	ProtobufCBinaryData addresses[ADDRS_MAX];
 };
 
-static size_t addresses_out(const struct address_list *list, char **out)
+static size_t addresses_out(const struct address_list *list, ProtobufCBinaryData *out)
 {
 	ASSERT(list->n <= ADDRS_MAX);
 	for (uint32_t i = 0; i < list->n; i++)
@@ -329,7 +329,7 @@ static size_t pack(Hearth__Control *c, Hearth__Control__BodyCase body, uint8_t *
 
 static size_t put_hello(const struct msg_hello *m, Hearth__Control *c, uint8_t *out)
 {
-	char *addresses[ADDRS_MAX];
+	ProtobufCBinaryData addresses[ADDRS_MAX];
 	Hearth__Hello p = HEARTH__HELLO__INIT;
 	p.name = text_out(m->name);
 	p.model_hash = bytes_out(m->model_hash, HASH_BYTES);
@@ -365,7 +365,7 @@ static size_t put_plan(const struct msg_plan *m, Hearth__Control *c, uint8_t *ou
 
 static size_t put_grant(const struct msg_join_grant *m, Hearth__Control *c, uint8_t *out)
 {
-	char *addresses[ADDRS_MAX];
+	ProtobufCBinaryData addresses[ADDRS_MAX];
 	Hearth__JoinGrant p = HEARTH__JOIN_GRANT__INIT;
 	p.cluster_id = bytes_out(m->cluster_id, CLUSTER_ID_BYTES);
 	p.psk = bytes_out(m->psk, KEY_BYTES);
