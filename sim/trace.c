@@ -51,7 +51,7 @@ static enum trace_format detect(struct trace_parser p)
 		return TRACE_MAHIMAHI;
 	if (has_only(line, "0123456789- \t"))
 		return TRACE_NETEM;
-	return trace_find(line, "t_s") || trace_find(line, ",") ? TRACE_CSV : TRACE_AUTO;
+	return trace_find(line, ",") || trace_find(line, "t_s") || trace_find(line, "_ms") ? TRACE_CSV : TRACE_AUTO;
 }
 
 static enum err read_all(struct trace_parser *p, enum trace_format f)

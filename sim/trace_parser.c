@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DIGITS_KEPT 18 // of a decimal: more than nanoseconds of a century need, and they fit 64 bits
+#define DIGITS_KEPT 19 // of a decimal: nanoseconds since 1970, and all that fit 64 bits
 #define EXPONENT_MAX 1000 // what a mantissa of our length cannot bring back into range
 
 static bool is_blank(char c)
