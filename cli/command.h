@@ -55,6 +55,7 @@ int revoke_main(const struct command_ctx *ctx);
 int status_main(const struct command_ctx *ctx);
 int inspect_main(const struct command_ctx *ctx);
 int tokenize_main(const struct command_ctx *ctx);
+int trace_main(const struct command_ctx *ctx);
 int example_config_main(const struct command_ctx *ctx);
 
 #endif

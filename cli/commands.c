@@ -27,6 +27,13 @@ static const struct command table[] = {
 		"Prints one token a line: its id, then the bytes it stands for, quoted. The text is TEXT, or standard input without -p. With --json a "
 		"piece that is no UTF-8 has U+FFFD in it.",
 		false, tokenize_main},
+	{"trace", FOR_TRACE, "generate PROFILE | show FILE [OPTIONS]", "make and look at traces of links, for the simulator",
+		"generate writes the round trips that probes meet on a link of a profile, as CSV:\n"
+		"  W0 wired   W1 good 5 GHz   W2 typical Wi-Fi   W3 Raspberry Pi, 2.4 GHz   W4 congested   W5 Pi with power save   W5b laptop with power save\n"
+		"  W6 W1 that scans   W7 W1 that roams   W8 W2 whose access point restarts   W9 a home of W1 with one W5\n"
+		"show reads such a CSV, the output of ping -D, a mahimahi trace or a tc-netem table, and prints its quantiles and losses.\n"
+		"record, which will measure the links of a running cluster, is not there yet.",
+		false, trace_main},
 	{"example-config", FOR_CONFIG, "", "print cluster.example.toml", NULL, true, example_config_main},
 };
 

@@ -5,11 +5,14 @@
 #define FOR_MODEL (FOR_RUN | FOR_SERVE | FOR_INSPECT | FOR_TOKENIZE)
 #define FOR_COMPUTE (FOR_RUN | FOR_SERVE | FOR_JOIN)
 #define FOR_STATE (FOR_RUN | FOR_SERVE | FOR_INVITE | FOR_JOIN | FOR_REVOKE | FOR_STATUS)
-#define FOR_ALL 0x1ff
+#define FOR_ALL 0x3ff
 
 static const char *const log_words[] = {"error", "warning", "info", "debug", NULL};
 static const char *const simd_words[] = {"portable", "avx2", NULL};
 static const char *const wire_words[] = {"f32", "bf16", "f16", "q8", NULL};
+
+static const char *const trace_action_words[] = {"generate", "show", "record", NULL};
+static const char *const trace_format_words[] = {"csv", "ping", "mahimahi", "netem", NULL};
 
 static const struct option table[] = {
 	// What to work on
@@ -103,8 +106,26 @@ static const struct option table[] = {
 	// Inspecting
 	{.flag = "--tensors", .commands = FOR_INSPECT, .kind = OPTION_BOOL, .offset = AT(tensors), .help = "list every tensor"},
 
+	// Traces of links
+	{.placeholder = "ACTION", .commands = FOR_TRACE, .kind = OPTION_WORD, .offset = AT(trace_action), .choices = trace_action_words, .required = true,
+		.help = "make a trace of a profile, look at one, or measure one"},
+	{.placeholder = "PROFILE|FILE", .commands = FOR_TRACE, .kind = OPTION_STRING, .offset = AT(trace_subject),
+		.help = "generate: W0 to W9, as above; show: a trace, - is standard input"},
+	{.flag = "--seconds", .commands = FOR_TRACE, .kind = OPTION_INT, .offset = AT(trace_seconds), .preset = "600", .min = 1, .max = 10000000,
+		.placeholder = "N", .help = "generate: how long the trace is"},
+	{.flag = "--interval-ms", .commands = FOR_TRACE, .kind = OPTION_INT, .offset = AT(interval_ms), .preset = "1000", .min = 1, .max = 60000,
+		.placeholder = "N", .help = "generate: time between probes; up to 100 ms keeps a link from power save"},
+	{.flag = "--seed", .commands = FOR_TRACE, .kind = OPTION_U64, .offset = AT(trace_seed), .preset = "1", .placeholder = "S",
+		.help = "generate: the same seed gives the same trace"},
+	{.flag = "--station", .commands = FOR_TRACE, .kind = OPTION_INT, .offset = AT(station), .preset = "0", .max = 1000, .placeholder = "N",
+		.help = "generate: which station of a home; station 0 of W9 is the straggler"},
+	{.flag = "--output", .letter = 'o', .commands = FOR_TRACE, .kind = OPTION_PATH, .offset = AT(output), .placeholder = "FILE",
+		.preset_words = "standard output", .help = "generate: where the CSV goes"},
+	{.flag = "--format", .commands = FOR_TRACE, .kind = OPTION_WORD, .offset = AT(trace_format), .choices = trace_format_words, .placeholder = "NAME",
+		.preset_words = "by its looks", .help = "show: what the file is"},
+
 	// Every command
-	{.flag = "--json", .commands = FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE, .kind = OPTION_BOOL,
+	{.flag = "--json", .commands = FOR_TRACE | FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE, .kind = OPTION_BOOL,
 		.offset = AT(json), .help = "print one JSON object"},
 	{.flag = "--state", .key = "state", .commands = FOR_STATE, .kind = OPTION_PATH, .offset = AT(state), .example = "\"/home/me/.local/state/hearth\"", .placeholder = "DIR",
 		.preset_words = "$XDG_STATE_HOME/hearth, else ~/.local/state/hearth",

@@ -29,6 +29,7 @@ enum {
 	FOR_INSPECT = 1 << 6,
 	FOR_TOKENIZE = 1 << 7,
 	FOR_CONFIG = 1 << 8,
+	FOR_TRACE = 1 << 9,
 };
 
 enum option_kind {
@@ -117,6 +118,16 @@ struct options {
 	// invite, revoke
 	bool no_qr;
 	const char *node;
+
+	// trace
+	const char *trace_action;
+	const char *trace_subject; // a profile or a file
+	int32_t trace_seconds;
+	int32_t interval_ms;
+	int32_t station;
+	uint64_t trace_seed;
+	const char *output;       // NULL: standard output
+	const char *trace_format; // NULL: by its looks
 
 	uint8_t origins[OPTIONS_MAX]; // enum option_origin of each entry
 	struct arena config_text;     // owned: strings of the file

@@ -134,15 +134,6 @@ static struct passage look(struct network_delay_state *s, int64_t now_ns, int64_
 	return out;
 }
 
-// pass_gate: a blocking draw lets pass what has come by its half, and by its end.
-static int64_t pass_gate(int64_t start_ns, int64_t rtt_ns, int64_t t_ns)
-{
-	int64_t half_ns = rtt_ns / 2;
-	if (t_ns < start_ns + half_ns)
-		return start_ns + half_ns;
-	return t_ns < start_ns + 2 * half_ns ? start_ns + 2 * half_ns : t_ns;
-}
-
 // cross returns when what comes at t_ns is through. `base_ns` is the mean that a table's draw is added to.
 static int64_t cross(const struct network_delay_state *s, const struct passage *p, int64_t t_ns, int64_t base_ns, double factor, bool *is_blocked)
 {
@@ -154,7 +145,7 @@ static int64_t cross(const struct network_delay_state *s, const struct passage *
 	if (s->d.kind == NETWORK_DELAY_TABLE)
 		return network_later(t_ns, t_ns + scaled_delay(network_later(base_ns + p->shift_ns, 0), factor));
 	if (p->draw.blocks)
-		out_ns = network_later(out_ns, pass_gate(p->draw.start_ns, p->draw.rtt_ns, t_ns));
+		out_ns = network_later(out_ns, profile_gate(p->draw.start_ns, p->draw.rtt_ns, t_ns));
 	else
 		out_ns += scaled_delay(p->draw.rtt_ns / 2, factor);
 	*is_blocked |= p->draw.blocks || p->draw.blocked_until_ns > out_ns;
@@ -166,7 +157,7 @@ static int64_t cross_leg(const struct network *n, const struct network_machine *
 	int64_t out_ns = cross(&m->delay, p, t_ns, 0, m->delay_factor, is_blocked), open_ns = m->stall_until_ns;
 	if (m->p.access_point != NETWORK_WIRED) {
 		const struct network_access_point *ap = &n->access_points[m->p.access_point];
-		open_ns = network_later(open_ns, network_later(ap->stall_until_ns, pass_gate(ap->tail_start_ns, ap->tail_rtt_ns, t_ns)));
+		open_ns = network_later(open_ns, network_later(ap->stall_until_ns, profile_gate(ap->tail_start_ns, ap->tail_rtt_ns, t_ns)));
 	}
 	*is_blocked |= open_ns > out_ns;
 	return network_later(out_ns, open_ns);

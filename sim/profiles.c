@@ -259,3 +259,11 @@ struct profile_draw profile_draw(struct profile_state *s, int64_t now_ns, int64_
 	s->last.silent_until_ns = now_ns >= s->silent_from_ns ? s->silent_until_ns : 0;
 	return s->last;
 }
+
+int64_t profile_gate(int64_t start_ns, int64_t rtt_ns, int64_t t_ns)
+{
+	int64_t half_ns = rtt_ns / 2;
+	if (t_ns < start_ns + half_ns)
+		return start_ns + half_ns;
+	return t_ns < start_ns + 2 * half_ns ? start_ns + 2 * half_ns : t_ns;
+}

@@ -89,5 +89,7 @@ struct profile_state {
 void profile_init(struct profile_state *s, const struct profile *p, uint64_t seed, uint64_t shared_seed, int64_t start_ns);
 // profile_draw gives what a packet meets at now_ns, which never decreases, on a link without traffic for idle_ns.
 struct profile_draw profile_draw(struct profile_state *s, int64_t now_ns, int64_t idle_ns);
+// profile_gate returns when what comes at t_ns passes a draw that blocks: at its half, or at its end, or at once.
+int64_t profile_gate(int64_t start_ns, int64_t rtt_ns, int64_t t_ns);
 
 #endif

@@ -43,6 +43,9 @@ THREAD_HEADERS = re.compile(
 # Not detect_stack_use_after_return: gcc 12 then misaligns locals of 64 bytes' alignment, such as libsodium's hash states.
 ASAN_ENV = {"ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
 
+# Of other folders, what pins numbers that every machine must get: also run on the emulated one.
+CROSS_TOO = ("test_network.c",)
+
 # Tests of a whole model's numbers: minutes under a sanitizer, over code that smaller tests of the same folder run there.
 NUMBERS_ONLY = {"tests/engine/test_smollm2.c": "compares numbers of the whole model; under sanitizers test_engine runs the same code"}
 
@@ -314,7 +317,7 @@ class Runner:
                 return
         if not self.make("build all (aarch64)", "CROSS=aarch64", "all") or not self.make("build", "all"):
             return
-        self.run_units("kernels (aarch64)", "aarch64", lambda p: p.parts[1] in ("base", "kernels"), ["CROSS=aarch64"], QEMU,
+        self.run_units("kernels (aarch64)", "aarch64", lambda p: p.parts[1] in ("base", "kernels") or p.name in CROSS_TOO, ["CROSS=aarch64"], QEMU,
                        timeout=600)
         self.each([lambda h=h: self.same_hash(*h) for h in (
             ("x86-64, fastest", ["build/bin/hearth"], []), ("x86-64, portable", ["build/bin/hearth"], ["--simd", "portable"]),
