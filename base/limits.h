@@ -7,6 +7,7 @@
 #define STAGES_MAX 64           // stages of one plan: at most one per node
 #define LAYERS_MAX 1024         // layers of one model; the largest published model has 126
 #define SESSIONS_MAX 64         // requests in flight or queued at the coordinator
+#define LOSSES_MAX 16           // plans lost while one token was computed: more says that the request itself brings machines down
 #define SLOTS_DEFAULT 8         // KV slots per stage: requests computed at once
 #define STALL_S_DEFAULT 60      // seconds an answer waits for the ring without a sign of it; a slow machine needs some for one step of a big model
 #define NAME_CAP 64             // a node's name with its NUL

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #define CTX_DEFAULT 4096
-#define SESSION_WAIT_NS 150000000000 // DESIGN.md 10
 
 static void on_signal(void *ctx, int signo)
 {
@@ -70,8 +69,8 @@ static enum err fill_core(struct cluster_host *h, const struct options *o, int32
 		.n_split = o->split.n,
 		.n_nodes_min = o->nodes,
 		.has_local_node = !o->no_node,
-		.liveness = liveness_defaults,
-		.session_wait_ns = SESSION_WAIT_NS,
+		.liveness = liveness_with(o->dead_after * INT64_C(1000000)),
+		.session_wait_ns = o->session_wait * INT64_C(1000000000),
 		.addresses = serve->addresses,
 	};
 	memcpy(c->split, o->split.layers, sizeof c->split);

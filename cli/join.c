@@ -137,7 +137,8 @@ static enum err open_node(struct joining *j, struct errmsg *em)
 		.ctx = j,
 		.on_exit = on_exit_node,
 		.core = {.n_layers = hp->n_layers, .hidden_dim = hp->hidden_dim, .n_threads = (uint32_t)options_n_threads(o),
-			.member_epoch = j->member.grant.member_epoch, .liveness = liveness_defaults, .link_age_ns = LINK_AGE_NS},
+			.member_epoch = j->member.grant.member_epoch, .liveness = liveness_with(o->dead_after * INT64_C(1000000)),
+			.link_age_ns = LINK_AGE_NS},
 	};
 	memcpy(p.core.self.b, j->keys.node_id, NODE_ID_BYTES);
 	lnk1_node_id(j->member.coordinator_pk, p.core.coordinator.b);

@@ -101,6 +101,8 @@ struct options {
 	struct host_port http;   // always loopback
 	bool no_http;
 	int32_t slots;
+	int32_t session_wait; // s
+	int32_t dead_after;   // ms
 	int32_t nodes;
 	struct host_port_list advertise;
 

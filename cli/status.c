@@ -47,6 +47,8 @@ static void print_status(const json_t *s)
 		printf("not ready: %s\n", text(s, "waiting_for"));
 	printf("requests: %lld active, %lld waiting, %lld slots; %lld requests and %lld tokens so far\n", number(s, "active"), number(s, "waiting"),
 		number(s, "slots"), number(s, "requests"), number(s, "tokens"));
+	if (number(s, "recovered") > 0)
+		printf("answers that went on after a machine was lost: %lld\n", number(s, "recovered"));
 	printf("  %-20s %-8s %-11s %-10s %-9s %3s %-22s %s\n", "node", "id", "state", "layers", "simd", "thr", "address", "sends");
 	const json_t *nodes = json_object_get(s, "nodes");
 	for (size_t i = 0; i < json_array_size(nodes); i++)

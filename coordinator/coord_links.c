@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+enum link_end { LINK_CLOSED, LINK_RESET, LINK_SILENT };
+
 #define RETIRE_NS 5000000000 // by then the node knows the successor too, or the successor has died: a link needs 3 s for its handshake
 
 struct coord_link *coord_link_find(struct coordinator *c, uint32_t handle)
@@ -33,18 +35,17 @@ void coord_link_use(struct coordinator *c, struct coord_link *l)
 
 // ---- down
 
-static void note_absent(struct coordinator *c, struct member *m, const char *reason)
+static void note_absent(struct member *m, const char *reason)
 {
 	m->state = m->state == MEMBER_REFUSED ? MEMBER_REFUSED : MEMBER_ABSENT;
 	if (m->state == MEMBER_ABSENT)
 		text_copy(m->detail, sizeof m->detail, m->leaving ? "left" : reason);
 	m->leaving = false;
 	m->told.v = 0;
-	c->plan_dirty = true;
 }
 
 // end_link forgets a link. Unless it had a successor and nothing on it is lost, the plan that needs its member is.
-static void end_link(struct coordinator *c, struct coord_link *l, bool orderly, const char *reason, struct coord_effects *fx)
+static void end_link(struct coordinator *c, struct coord_link *l, enum link_end how, const char *reason, struct coord_effects *fx)
 {
 	struct coord_link gone = *l;
 	l->handle = 0;
@@ -54,22 +55,27 @@ static void end_link(struct coordinator *c, struct coord_link *l, bool orderly, 
 	if (left != NULL)
 		left->retired = left->retired && gone.retired;
 	bool was_used = c->plan_state != PLAN_NONE && gone.used.v == c->plan.epoch.v;
-	if (gone.retired && (orderly || !was_used))
+	if (gone.retired && (how == LINK_CLOSED || !was_used))
 		return;
 	struct member *m = &c->members[gone.member];
 	if (gone.kind == COORD_LINK_DATA)
 		m->has_data = left != NULL;
 	else if (left == NULL)
-		note_absent(c, m, reason);
+		note_absent(m, reason);
+	if (m->stage >= 0) {
+		m->n_flaps++;
+		// After silence nobody is waited for: eight seconds were enough.
+		c->grace_ns = how == LINK_SILENT || m->leaving ? 0 : c->now_ns + c->config.liveness.rejoin_ns;
+	}
 	coord_lose_member(c, gone.member, reason, fx);
-	c->plan_dirty = true;
+	c->plan_dirty = c->plan_dirty || c->plan_state != PLAN_READY;
 }
 
 void coord_links_on_down(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
 {
 	struct coord_link *l = coord_link_find(c, ev->u.link_down.link);
 	if (l != NULL)
-		end_link(c, l, ev->u.link_down.orderly, ev->u.link_down.reason, fx);
+		end_link(c, l, ev->u.link_down.orderly ? LINK_CLOSED : LINK_RESET, ev->u.link_down.reason, fx);
 }
 
 void coord_links_close(struct coordinator *c, int32_t member, struct coord_effects *fx)
@@ -106,7 +112,7 @@ static struct coord_link *free_place(struct coordinator *c, int32_t member, enum
 		struct coord_link *l = &c->links[i];
 		if (l->handle != 0 && l->retired && l->kind == kind && l->member == member) {
 			coord_close(fx, l->handle, true);
-			end_link(c, l, false, "it has two successors", fx);
+			end_link(c, l, LINK_RESET, "it has two successors", fx);
 		}
 		if (l->handle == 0 && place == NULL)
 			place = l;
@@ -134,7 +140,7 @@ void coord_links_on_up(struct coordinator *c, const struct coord_event *ev, stru
 	switch (kind) {
 	case COORD_LINK_JOIN: members_on_join_link(c, l, fx); break;
 	case COORD_LINK_DATA:
-		c->plan_dirty = c->plan_dirty || !m->has_data;
+		c->plan_dirty = c->plan_dirty || (!m->has_data && m->settle_ns == 0);
 		m->has_data = true;
 		break;
 	case COORD_LINK_CONTROL:
@@ -162,7 +168,7 @@ static void check_link(struct coordinator *c, struct coord_link *l, struct coord
 	case LIVENESS_DEAD:
 		snprintf(text, sizeof text, "silent for %lld ms", (long long)(c->config.liveness.dead_after_ns / 1000000));
 		coord_close(fx, l->handle, false);
-		end_link(c, l, false, text, fx);
+		end_link(c, l, LINK_SILENT, text, fx);
 		return;
 	}
 	if (l->retired && !l->closing && c->now_ns - l->retired_ns >= RETIRE_NS) {

@@ -24,6 +24,8 @@ struct member {
 	struct backoff backoff; // of that pause
 	bool leaving;
 	bool bye_sent;
+	int32_t n_flaps;   // times it was lost while it had a part
+	int64_t settle_ns; // lost before and back: until then it is only used if nothing goes without it; 0: settled
 	char detail[REASON_CAP];
 	char remote[ADDR_CAP];
 	struct msg_hello hello;
@@ -82,6 +84,8 @@ struct session {
 	uint32_t seq_sent, seq_back; // steps
 	uint16_t sent_n[STAGES_MAX + 1]; // tokens of each step under way, at seq modulo its length: steps_ahead() is never more
 	int32_t pos_back;            // positions that have come back
+	int32_t replay_to;           // positions before it were done under an earlier plan: computed again for the stages' sake, not for ours
+	int32_t n_lost;              // plans lost since its last token
 	int64_t progress_ns;         // when the ring last did something for it, or began to be waited for
 	bool hash_started;
 };
@@ -90,6 +94,7 @@ struct session {
 struct reply {
 	struct session_id session;
 	int32_t buf;
+	int32_t pos; // of its first position
 	int32_t n_rows;
 	bool draw;
 };
@@ -123,6 +128,8 @@ struct coordinator {
 	struct plan plan;
 	enum plan_state plan_state;
 	bool plan_dirty; // membership changed since the plan was made
+	bool had_plan;   // n_nodes_min has been reached once
+	int64_t grace_ns; // until then who was lost by a reset may come back before a plan is made without it
 	uint64_t last_epoch;
 	char waiting_for[REASON_CAP];
 	bool random_asked;
@@ -139,6 +146,7 @@ struct coordinator {
 	int32_t n_held;      // steps from the last stage not credited back
 
 	uint32_t forward_id; // 0: no embedding under way
+	struct plan_epoch forward_epoch;
 	int32_t n_embed;
 	struct coord_embed_item embed[COORD_ITEMS_MAX];
 	int32_t embed_session[COORD_ITEMS_MAX]; // index
@@ -152,7 +160,7 @@ struct coordinator {
 	struct session_id sample_session[COORD_ITEMS_MAX];
 
 	uint32_t next_id;
-	uint64_t n_requests, n_tokens;
+	uint64_t n_requests, n_tokens, n_recovered;
 };
 
 // coordinator.c
@@ -164,11 +172,8 @@ void coord_answer(struct coord_effects *fx, uint64_t ticket, enum err err, const
 void coord_close(struct coord_effects *fx, uint32_t link, bool orderly);
 void coord_send_msg(struct coordinator *c, int32_t member, const struct msg *m, struct coord_effects *fx);
 void coord_send_bytes(struct coord_effects *fx, uint32_t link, const uint8_t *data, size_t len);
-// coord_lose_member: a link of a member in the ring is gone. Ends what needed it and marks the plan dirty.
+// coord_lose_member: a link of a member in the ring is gone, and the plan with it. Answers wait for the next one.
 void coord_lose_member(struct coordinator *c, int32_t member, const char *reason, struct coord_effects *fx);
-// coord_break_ring: what is on its way may be lost, credits too. Ends the sessions that have a slot, saying `text`, and the plan with them:
-// the next one begins with full credits under a new plan_epoch.
-void coord_break_ring(struct coordinator *c, const char *text, struct coord_effects *fx);
 
 // coord_links.c
 void coord_links_on_up(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
@@ -206,9 +211,11 @@ void planning_init_member(struct member *m);
 void planning_pump(struct coordinator *c, struct coord_effects *fx);
 void planning_on_random(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
 void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch epoch, const char *error, struct coord_effects *fx);
-void planning_drop(struct coordinator *c);
+// planning_drop: what is on its way may be lost, credits too. The next plan begins with full credits under a new plan_epoch; answers wait for it.
+void planning_drop(struct coordinator *c, struct coord_effects *fx);
 void planning_forget_pairs(struct coordinator *c, struct node_id id);
-// planning_retry counts again on members whose pause after a failed load is over. Where nothing works without them, that makes a new plan.
+// planning_retry counts again on members whose pause is over: after a failed load (where nothing works without them, that makes a new plan), and
+// after a loss.
 void planning_retry(struct coordinator *c);
 int64_t planning_deadline_ns(const struct coordinator *c);
 
@@ -223,12 +230,11 @@ void sessions_end(struct coordinator *c, struct session *s, enum coord_end end, 
 // sessions_buf_take returns -1 when all are in use, which is our bug.
 int32_t sessions_buf_take(struct coordinator *c);
 void sessions_buf_give(struct coordinator *c, int32_t buf);
-// sessions_end_active ends every session that has a slot.
-void sessions_end_active(struct coordinator *c, enum err err, const char *text, struct coord_effects *fx);
-// sessions_reset forgets what was on its way: a new plan begins with full credits and no replies.
+// sessions_halt: the plan is gone, and with it what was on its way. Sessions keep their slots and tokens, and go on under the next plan
+// from where they were: every position is computed again, none is sampled twice. From here on session_wait_ns counts.
+void sessions_halt(struct coordinator *c, struct coord_effects *fx);
+// sessions_reset: a new plan begins with full credits.
 void sessions_reset(struct coordinator *c);
-// sessions_start_waiting: the cluster can answer no more; from here on session_wait_ns counts.
-void sessions_start_waiting(struct coordinator *c);
 void sessions_expire(struct coordinator *c, struct coord_effects *fx);
 void sessions_pump(struct coordinator *c, struct coord_effects *fx);
 int32_t sessions_count(const struct coordinator *c, enum session_state state);

@@ -85,22 +85,14 @@ void coord_send_msg(struct coordinator *c, int32_t member, const struct msg *m, 
 
 // ---- losses
 
-void coord_break_ring(struct coordinator *c, const char *text, struct coord_effects *fx)
-{
-	sessions_end_active(c, ERR_NODE_LOST, text, fx);
-	planning_drop(c);
-}
-
 void coord_lose_member(struct coordinator *c, int32_t member, const char *reason, struct coord_effects *fx)
 {
 	struct member *m = &c->members[member];
 	if (m->stage < 0 || c->plan_state == PLAN_NONE)
 		return;
-	char text[2 * REASON_CAP];
-	snprintf(text, sizeof text, "node %s, which this answer needs, was lost: %s", m->hello.name, reason);
 	coord_log(fx, LOG_WARNING, "node %s is lost (%s)", m->hello.name, reason);
-	sessions_end_active(c, ERR_NODE_LOST, text, fx);
-	planning_drop(c);
+	planning_drop(c, fx);
+	snprintf(c->waiting_for, sizeof c->waiting_for, "node %s was lost: %s", m->hello.name, reason);
 }
 
 // ---- messages
@@ -339,6 +331,7 @@ void coordinator_status(const struct coordinator *c, struct coord_status *out)
 		out->n_bufs_used += c->buf_used[i];
 	out->n_requests = c->n_requests;
 	out->n_tokens = c->n_tokens;
+	out->n_recovered = c->n_recovered;
 }
 
 static int32_t count_bufs(const struct coordinator *c)
@@ -371,7 +364,6 @@ void coordinator_check(const struct coordinator *c)
 		const struct session *s = &c->sessions[i];
 		if (s->state != SESSION_ACTIVE)
 			continue;
-		ASSERT(c->plan_state == PLAN_READY);
 		ASSERT(c->slot_owner[s->slot] == i);
 		ASSERT(s->seq_back <= s->seq_sent);
 		ASSERT(s->pos_back <= s->n_embedded && s->n_embedded <= s->n_tokens && s->n_tokens <= s->n_max);

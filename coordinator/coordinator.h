@@ -7,9 +7,12 @@
 // (SEND, as credits allow) -> what comes back from the last stage goes to SAMPLE -> SAMPLED -> EMIT a token, which is fed in turn ->
 // EMIT an end, exactly one. Several prompt chunks of a session may be in the ring at once; a generated token is one step.
 //
-// Any loss in the ring (a node, a link between two nodes) ends the sessions that had a slot, and makes a new plan under a new
-// plan_epoch: nothing of the old one is waited for. Sessions still waiting go on waiting, up to session_wait_ns. A ring that does nothing
-// for an answer within stall_ns is broken, too: a machine that keeps its links and does not answer is no better than one that is gone.
+// Any loss in the ring (a node, a link between two nodes) makes a new plan under a new plan_epoch: nothing of the old one is waited for.
+// Sessions that had a slot keep it, with their tokens, and go on under the new plan: what the stages lost is computed again, no token is
+// drawn twice, and as the arithmetic is canonical the answer is the very one it would have been. Without a plan a session waits up to
+// session_wait_ns. A node lost by a reset is waited for a moment (liveness.rejoin_ns); one that returns later is given work when no
+// answer is under way, or when nothing goes without it. A ring that does nothing for an answer within stall_ns ends that answer and is
+// broken, too: a machine that keeps its links and does not answer is no better than one that is gone.
 #ifndef HEARTH_COORDINATOR_COORDINATOR_H
 #define HEARTH_COORDINATOR_COORDINATOR_H
 
@@ -335,6 +338,7 @@ struct coord_status {
 	int32_t n_invites;
 	int32_t n_bufs_used;
 	uint64_t n_requests, n_tokens;
+	uint64_t n_recovered; // answers that went on under a new plan
 };
 void coordinator_status(const struct coordinator *c, struct coord_status *out);
 

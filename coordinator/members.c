@@ -311,6 +311,15 @@ static void on_ack_stored(struct coordinator *c, const struct store_wait *w, enu
 
 // ---- hello
 
+// settle_after: how long one that was lost must be healthy before answers are moved to it.
+static int64_t settle_after(const struct liveness_limits *l, int32_t n_flaps)
+{
+	int64_t t = n_flaps < 2 ? l->settle_ns : l->flap_ns;
+	for (int32_t i = 2; i < n_flaps && t < l->flap_max_ns; i++)
+		t *= 2;
+	return t < l->flap_max_ns ? t : l->flap_max_ns;
+}
+
 void members_on_hello(struct coordinator *c, int32_t member, const struct msg_hello *h, struct coord_effects *fx)
 {
 	struct member *m = &c->members[member];
@@ -336,12 +345,13 @@ void members_on_hello(struct coordinator *c, int32_t member, const struct msg_he
 		return;
 	}
 	m->state = MEMBER_READY;
+	m->settle_ns = keeps_plan || m->n_flaps == 0 ? 0 : c->now_ns + settle_after(&c->config.liveness, m->n_flaps);
 	struct msg out = {.type = MSG_WELCOME};
 	text_copy(out.u.welcome.name, NAME_CAP, h->name);
 	out.u.welcome.member_epoch = c->member_epoch;
 	coord_send_msg(c, member, &out, fx);
 	if (!keeps_plan) {
-		c->plan_dirty = true;
+		c->plan_dirty = c->plan_dirty || m->settle_ns == 0 || c->plan_state != PLAN_READY;
 		coord_log(fx, LOG_INFO, "node %s is here (%s, %u threads)", h->name, h->simd, h->n_threads);
 	}
 }

@@ -158,45 +158,46 @@ static void tell_outsiders(struct coordinator *c, struct coord_effects *fx)
 // ---- choosing
 
 // add_failure says which member would be there if it could load its part.
-static void add_failure(struct coordinator *c)
+static void add_failure(const struct coordinator *c, char why[REASON_CAP])
 {
-	size_t len = strlen(c->waiting_for);
+	size_t len = strlen(why);
 	for (int32_t i = 0; i < MEMBERS_MAX; i++) {
 		const struct member *m = &c->members[i];
 		if (!m->used || m->state != MEMBER_READY || m->retry_ns == 0)
 			continue;
-		snprintf(c->waiting_for + len, sizeof c->waiting_for - len, "; node %s cannot load its layers and is tried again: %s", m->hello.name,
+		snprintf(why + len, REASON_CAP - len, "; node %s cannot load its layers and is tried again: %s", m->hello.name,
 			m->detail);
 		return;
 	}
 }
 
-static bool say_missing(struct coordinator *c, const char *what, int32_t have, int32_t want)
+static bool say_missing(const struct coordinator *c, char why[REASON_CAP], const char *what, int32_t have, int32_t want)
 {
-	snprintf(c->waiting_for, sizeof c->waiting_for, "%d of %d %s are here", have, want, what);
-	add_failure(c);
+	snprintf(why, REASON_CAP, "%d of %d %s are here", have, want, what);
+	add_failure(c, why);
 	return false;
 }
 
-// choose fills `out` from who is here; false when that is not enough, and waiting_for says why.
-static bool choose(struct coordinator *c, struct plan *out, struct coord_effects *fx)
+// choose fills `out` from who is here; false when that is not enough, and `why` says so.
+static bool choose(const struct coordinator *c, struct plan *out, char why[REASON_CAP])
 {
+	bool is_running = c->plan_state == PLAN_READY;
 	struct node_id nodes[STAGES_MAX];
 	const char *names[STAGES_MAX];
 	int32_t n = 0, n_joined = 0;
 	for (int32_t i = 0; i < MEMBERS_MAX && n < STAGES_MAX; i++) {
 		const struct member *m = &c->members[i];
-		if (!member_is_eligible(m))
+		if (!member_is_eligible(m) || (is_running && m->stage < 0 && m->settle_ns != 0))
 			continue;
 		n_joined += !m->is_local;
 		names[n] = m->hello.name;
 		nodes[n++] = m->record.id;
 	}
-	if (n_joined < c->config.n_nodes_min)
-		return say_missing(c, "joined nodes", n_joined, c->config.n_nodes_min);
+	if (!c->had_plan && n_joined < c->config.n_nodes_min)
+		return say_missing(c, why, "joined nodes", n_joined, c->config.n_nodes_min);
 	if (n == 0) {
-		snprintf(c->waiting_for, sizeof c->waiting_for, "no node has joined, and this machine holds no layers (--no-node)");
-		add_failure(c);
+		snprintf(why, REASON_CAP, "no node has joined, and this machine holds no layers (--no-node)");
+		add_failure(c, why);
 		return false;
 	}
 	if (c->config.n_split == 0) {
@@ -204,11 +205,10 @@ static bool choose(struct coordinator *c, struct plan *out, struct coord_effects
 		return true;
 	}
 	if (n < c->config.n_split)
-		return say_missing(c, "stages of --split", n, c->config.n_split);
+		return say_missing(c, why, "stages of --split", n, c->config.n_split);
 	struct errmsg em;
 	if (plan_given(nodes, names, c->config.split, c->config.n_split, c->config.n_layers, out, &em) != OK) {
-		text_copy(c->waiting_for, sizeof c->waiting_for, em.text);
-		coord_log(fx, LOG_ERROR, "%s", em.text);
+		text_copy(why, REASON_CAP, em.text);
 		return false;
 	}
 	return true;
@@ -219,12 +219,13 @@ static bool same_stages(const struct plan *a, const struct plan *b)
 	return a->n_stages == b->n_stages && memcmp(a->stages, b->stages, (size_t)a->n_stages * sizeof a->stages[0]) == 0;
 }
 
-void planning_drop(struct coordinator *c)
+void planning_drop(struct coordinator *c, struct coord_effects *fx)
 {
-	if (c->plan_state == PLAN_READY)
-		sessions_start_waiting(c);
+	bool was_ready = c->plan_state == PLAN_READY;
 	c->plan_state = PLAN_NONE;
 	c->plan_dirty = true;
+	if (was_ready)
+		sessions_halt(c, fx);
 	for (int32_t i = 0; i < MEMBERS_MAX; i++)
 		c->members[i].stage = -1;
 }
@@ -245,15 +246,19 @@ static void say_bye(struct coordinator *c, struct coord_effects *fx)
 static void make_plan(struct coordinator *c, struct coord_effects *fx)
 {
 	struct plan p;
+	char why[REASON_CAP];
 	c->plan_dirty = false;
-	if (!choose(c, &p, fx)) {
-		planning_drop(c);
+	if (!choose(c, &p, why)) {
+		planning_drop(c, fx);
 		c->plan_dirty = false;
+		if (strcmp(why, c->waiting_for) != 0)
+			coord_log(fx, LOG_WARNING, "no plan: %s", why);
+		text_copy(c->waiting_for, sizeof c->waiting_for, why);
 		return;
 	}
 	if (c->plan_state == PLAN_READY && same_stages(&p, &c->plan))
 		return;
-	planning_drop(c);
+	planning_drop(c, fx);
 	c->plan_dirty = false;
 	p.epoch.v = ++c->last_epoch;
 	ASSERT(plan_check(&p) == OK);
@@ -261,9 +266,44 @@ static void make_plan(struct coordinator *c, struct coord_effects *fx)
 	c->plan_state = PLAN_KEYS;
 }
 
+// ---- when
+
+// may_come_back: somebody of the lost plan was lost by a reset a moment ago. With it nothing need be loaded anew.
+static bool may_come_back(const struct coordinator *c)
+{
+	for (int32_t i = 0; c->now_ns < c->grace_ns && i < c->plan.n_stages; i++) {
+		int32_t k = member_find(c, c->plan.stages[i].node);
+		if (k >= 0 && !member_is_eligible(&c->members[k]) && !c->members[k].leaving && !c->members[k].load_failed)
+			return true;
+	}
+	return false;
+}
+
+static bool somebody_leaves(const struct coordinator *c)
+{
+	for (int32_t i = 0; i < MEMBERS_MAX; i++)
+		if (c->members[i].used && c->members[i].leaving && c->members[i].stage >= 0)
+			return true;
+	return false;
+}
+
+static bool should_plan(const struct coordinator *c)
+{
+	if (!c->plan_dirty)
+		return false;
+	if (c->plan_state == PLAN_NONE)
+		return !may_come_back(c);
+	if (c->plan_state != PLAN_READY || sessions_count(c, SESSION_ACTIVE) == 0)
+		return true;
+	// A newcomer waits for the answers under way. Who leaves does not, as long as the others can go on: to move costs less than to wait.
+	struct plan p;
+	char why[REASON_CAP];
+	return somebody_leaves(c) && choose(c, &p, why);
+}
+
 void planning_pump(struct coordinator *c, struct coord_effects *fx)
 {
-	if (c->plan_dirty && sessions_count(c, SESSION_ACTIVE) == 0)
+	if (should_plan(c))
 		make_plan(c, fx);
 	if (c->plan_state == PLAN_KEYS) {
 		if (missing_pair(c) < 0) {
@@ -282,6 +322,10 @@ void planning_retry(struct coordinator *c)
 {
 	for (int32_t i = 0; i < MEMBERS_MAX; i++) {
 		struct member *m = &c->members[i];
+		if (m->settle_ns != 0 && c->now_ns >= m->settle_ns) {
+			m->settle_ns = 0;
+			c->plan_dirty = true;
+		}
 		if (m->retry_ns == 0 || c->now_ns < m->retry_ns)
 			continue;
 		m->retry_ns = 0;
@@ -291,10 +335,14 @@ void planning_retry(struct coordinator *c)
 
 int64_t planning_deadline_ns(const struct coordinator *c)
 {
-	int64_t deadline = INT64_MAX;
-	for (int32_t i = 0; i < MEMBERS_MAX; i++)
-		if (c->members[i].retry_ns != 0 && c->members[i].retry_ns < deadline)
-			deadline = c->members[i].retry_ns;
+	int64_t deadline = c->plan_state == PLAN_NONE && may_come_back(c) ? c->grace_ns : INT64_MAX;
+	for (int32_t i = 0; i < MEMBERS_MAX; i++) {
+		const struct member *m = &c->members[i];
+		if (m->retry_ns != 0 && m->retry_ns < deadline)
+			deadline = m->retry_ns;
+		if (m->settle_ns != 0 && m->settle_ns < deadline)
+			deadline = m->settle_ns;
+	}
 	return deadline;
 }
 
@@ -306,14 +354,19 @@ static void on_load_failed(struct coordinator *c, struct member *m, const char *
 	text_copy(m->detail, sizeof m->detail, error);
 	m->load_failed = true;
 	m->retry_ns = c->now_ns + pause_ns;
-	planning_drop(c);
+	planning_drop(c, fx);
 }
 
 static void on_ready(struct coordinator *c, struct coord_effects *fx)
 {
+	int32_t n_halted = sessions_count(c, SESSION_ACTIVE);
 	c->plan_state = PLAN_READY;
+	c->had_plan = true;
 	c->waiting_for[0] = '\0';
+	c->n_recovered += (uint64_t)n_halted;
 	coord_log(fx, LOG_INFO, "ready: %d layers on %d %s", c->plan.n_layers, c->plan.n_stages, c->plan.n_stages == 1 ? "machine" : "machines");
+	if (n_halted > 0)
+		coord_log(fx, LOG_INFO, "%d %s where it stopped", n_halted, n_halted == 1 ? "answer goes on" : "answers go on");
 }
 
 void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch epoch, const char *error, struct coord_effects *fx)

@@ -51,6 +51,8 @@ void ring_give_credit(struct coordinator *c, struct coord_effects *fx)
 
 static enum step_reply wanted_reply(const struct session *s, int32_t pos_end)
 {
+	if (pos_end <= s->replay_to)
+		return REPLY_NONE;
 	if (s->hash_logits)
 		return REPLY_ALL;
 	return pos_end == s->n_tokens ? REPLY_LAST : REPLY_NONE;
@@ -152,7 +154,8 @@ static void on_reply(struct coordinator *c, struct coord_link *l, const struct s
 	f->u.take.buf = buf;
 	f->u.take.msg_off = FRAME_STEP_BYTES;
 	f->u.take.len = st->payload_len;
-	c->replies[c->n_replies++] = (struct reply){.session = s->id, .buf = buf, .n_rows = n_reply_rows(st), .draw = s->pos_back == s->n_tokens};
+	c->replies[c->n_replies++] = (struct reply){
+		.session = s->id, .buf = buf, .pos = (int32_t)st->pos, .n_rows = n_reply_rows(st), .draw = s->pos_back == s->n_tokens};
 }
 
 // ---- relay
@@ -315,8 +318,8 @@ static void give_up(struct coordinator *c, struct session *s, struct coord_effec
 		st->layer_begin, st->layer_end - 1, stage == c->plan.n_stages - 1 ? "" : ", or one behind it");
 	coord_log(fx, LOG_WARNING, "an answer makes %s: beginning again with a new plan", text);
 	sessions_end(c, s, COORD_END_ERROR, ERR_TIMEOUT, text, fx);
-	snprintf(text, sizeof text, "the ring of nodes was given up because node %s did not answer", name);
-	coord_break_ring(c, text, fx);
+	planning_drop(c, fx);
+	snprintf(c->waiting_for, sizeof c->waiting_for, "node %s did not answer, and the ring begins again", name);
 }
 
 void ring_check_stalls(struct coordinator *c, struct coord_effects *fx)

@@ -105,22 +105,50 @@ void sessions_end(struct coordinator *c, struct session *s, enum coord_end end, 
 			sessions_buf_give(c, s->ready_buf);
 		s->ready_buf = -1;
 		drop_replies(c, s->id, fx);
-		if (s->seq_sent != s->seq_back && err != ERR_NODE_LOST) // lost: the plan goes, and with it all that is on its way
+		if (s->seq_sent != s->seq_back && c->plan_state == PLAN_READY)
 			tell_stages(c, s->id, fx);
 	}
 	s->state = SESSION_FREE;
 }
 
-void sessions_end_active(struct coordinator *c, enum err err, const char *text, struct coord_effects *fx)
+// ---- a lost plan
+
+// halt_session takes it back to what is certain: the positions whose rows went to SAMPLE, or needed none.
+static void halt_session(struct coordinator *c, struct session *s, struct coord_effects *fx)
 {
-	for (int32_t i = 0; i < SESSIONS_MAX; i++)
+	for (int32_t i = c->n_replies - 1; i >= 0; i--)
+		if (c->replies[i].session.v == s->id.v)
+			s->pos_back = c->replies[i].pos;
+	if (s->ready_buf >= 0)
+		sessions_buf_give(c, s->ready_buf);
+	s->ready_buf = -1;
+	s->replay_to = s->pos_back > s->replay_to ? s->pos_back : s->replay_to;
+	s->pos_back = s->n_embedded = 0;
+	s->seq_sent = s->seq_back = 0;
+	s->since_ns = c->now_ns;
+	if (++s->n_lost <= LOSSES_MAX)
+		return;
+	char text[REASON_CAP];
+	snprintf(text, sizeof text, "gave up: the machines were lost %d times while one token was computed", LOSSES_MAX + 1);
+	sessions_end(c, s, COORD_END_ERROR, ERR_NODE_LOST, text, fx);
+}
+
+void sessions_halt(struct coordinator *c, struct coord_effects *fx)
+{
+	ASSERT(c->plan_state != PLAN_READY);
+	for (int32_t i = 0; i < SESSIONS_MAX; i++) {
 		if (c->sessions[i].state == SESSION_ACTIVE)
-			sessions_end(c, &c->sessions[i], COORD_END_ERROR, err, text, fx);
+			halt_session(c, &c->sessions[i], fx);
+		else if (c->sessions[i].state == SESSION_WAITING)
+			c->sessions[i].since_ns = c->now_ns;
+	}
+	for (int32_t i = 0; i < c->n_replies; i++)
+		sessions_buf_give(c, c->replies[i].buf);
+	c->n_replies = 0;
 }
 
 void sessions_reset(struct coordinator *c)
 {
-	ASSERT(sessions_count(c, SESSION_ACTIVE) == 0);
 	ASSERT(c->n_replies == 0);
 	ring_reset(c);
 }
@@ -132,19 +160,12 @@ void sessions_on_cancel(struct coordinator *c, uint64_t req, struct coord_effect
 			sessions_end(c, &c->sessions[i], COORD_END_CANCELLED, OK, "", fx);
 }
 
-void sessions_start_waiting(struct coordinator *c)
-{
-	for (int32_t i = 0; i < SESSIONS_MAX; i++)
-		if (c->sessions[i].state == SESSION_WAITING)
-			c->sessions[i].since_ns = c->now_ns;
-}
-
 void sessions_expire(struct coordinator *c, struct coord_effects *fx)
 {
 	ring_check_stalls(c, fx);
 	for (int32_t i = 0; c->plan_state != PLAN_READY && i < SESSIONS_MAX; i++) {
 		struct session *s = &c->sessions[i];
-		if (s->state != SESSION_WAITING || c->now_ns - s->since_ns < c->config.session_wait_ns)
+		if (s->state == SESSION_FREE || c->now_ns - s->since_ns < c->config.session_wait_ns)
 			continue;
 		char text[2 * REASON_CAP];
 		snprintf(text, sizeof text, "gave up after %lld s without a cluster that can answer: %s", (long long)(c->config.session_wait_ns / 1000000000),
@@ -158,7 +179,7 @@ int64_t sessions_deadline_ns(const struct coordinator *c)
 	int64_t deadline = ring_deadline_ns(c);
 	for (int32_t i = 0; c->plan_state != PLAN_READY && i < SESSIONS_MAX; i++) {
 		const struct session *s = &c->sessions[i];
-		if (s->state == SESSION_WAITING && s->since_ns + c->config.session_wait_ns < deadline)
+		if (s->state != SESSION_FREE && s->since_ns + c->config.session_wait_ns < deadline)
 			deadline = s->since_ns + c->config.session_wait_ns;
 	}
 	return deadline;
@@ -234,7 +255,8 @@ static void start_embedding(struct coordinator *c, struct coord_effects *fx)
 		struct session *s = &c->sessions[i];
 		if (s->state != SESSION_ACTIVE || s->ready_buf >= 0 || s->n_embedded == s->n_tokens || s->seq_sent - s->seq_back >= steps_ahead(c))
 			continue;
-		int32_t n = s->n_tokens - s->n_embedded;
+		// A step is either computed again or new: what is sampled begins where a step begins.
+		int32_t n = (s->n_embedded < s->replay_to ? s->replay_to : s->n_tokens) - s->n_embedded;
 		if (n > c->config.chunk_max)
 			n = c->config.chunk_max;
 		if (c->n_embed > 0 && n_tokens + n > c->config.chunk_max)
@@ -250,6 +272,7 @@ static void start_embedding(struct coordinator *c, struct coord_effects *fx)
 	if (c->n_embed == 0)
 		return;
 	c->forward_id = ++c->next_id;
+	c->forward_epoch = c->plan.epoch;
 	struct coord_effect *f = coord_fx(fx, COORD_FX_FORWARD);
 	f->u.forward.id = c->forward_id;
 	f->u.forward.n_items = c->n_embed;
@@ -261,10 +284,11 @@ void sessions_on_forward_done(struct coordinator *c, const struct coord_event *e
 	if (ev->u.forward_done.id != c->forward_id)
 		return;
 	c->forward_id = 0;
+	bool is_current = c->plan_state == PLAN_READY && c->forward_epoch.v == c->plan.epoch.v;
 	for (int32_t i = 0; i < c->n_embed; i++) {
 		struct session *s = &c->sessions[c->embed_session[i]];
 		s->embedding = false;
-		if (s->state != SESSION_ACTIVE) {
+		if (s->state != SESSION_ACTIVE || !is_current) {
 			sessions_buf_give(c, c->embed[i].buf);
 		} else if (ev->u.forward_done.err != OK) {
 			sessions_buf_give(c, c->embed[i].buf);
@@ -336,6 +360,7 @@ static void on_token(struct coordinator *c, struct session *s, int32_t token, st
 	f->u.emit.token = token;
 	f->u.emit.pos = s->n_tokens;
 	s->tokens[s->n_tokens++] = token;
+	s->n_lost = 0;
 	c->n_tokens++;
 	if (s->n_tokens == s->n_max)
 		sessions_end(c, s, COORD_END_LENGTH, OK, "", fx);
@@ -346,7 +371,7 @@ void sessions_on_sampled(struct coordinator *c, const struct coord_event *ev, st
 	if (ev->u.sampled.id != c->sample_id)
 		return;
 	c->sample_id = 0;
-	bool is_current = c->sample_epoch.v == c->plan.epoch.v && c->plan_state == PLAN_READY;
+	bool is_current = c->sample_epoch.v == c->plan.epoch.v && c->plan_state == PLAN_READY; // else no credit is owed, but what was drawn is good
 	for (int32_t i = 0; i < c->n_sample; i++) {
 		sessions_buf_give(c, c->sample[i].buf);
 		if (is_current)

@@ -4,7 +4,20 @@ const struct liveness_limits liveness_defaults = {
 	.ping_after_ns = 1000000000,
 	.dead_after_ns = 8000000000,
 	.late_loop_ns = 1000000000,
+	.rejoin_ns = 1000000000,
+	.settle_ns = 3000000000,
+	.flap_ns = 10000000000,
+	.flap_max_ns = 300000000000,
 };
+
+struct liveness_limits liveness_with(int64_t dead_after_ns)
+{
+	struct liveness_limits l = liveness_defaults;
+	l.ping_after_ns = dead_after_ns < l.dead_after_ns ? dead_after_ns / 8 : l.ping_after_ns;
+	l.late_loop_ns = dead_after_ns < l.dead_after_ns ? dead_after_ns / 8 : l.late_loop_ns;
+	l.dead_after_ns = dead_after_ns;
+	return l;
+}
 
 void liveness_init(struct liveness *l, int64_t now_ns)
 {

@@ -10,6 +10,10 @@ struct liveness_limits {
 	int64_t ping_after_ns; // a link that sent nothing for this long sends a ping
 	int64_t dead_after_ns; // silence that means death
 	int64_t late_loop_ns;  // my own loop was away this long: silence proves nothing, timers start again
+	int64_t rejoin_ns;     // after a reset: by then three reconnects, 100, 200 and 400 ms apart, have failed, and the peer is dead
+	int64_t settle_ns;     // of health, before one that was lost is given work others do already
+	int64_t flap_ns;       // the same for one that was lost twice; doubles each time ..
+	int64_t flap_max_ns;   // .. up to this
 };
 
 extern const struct liveness_limits liveness_defaults;
@@ -21,6 +25,8 @@ struct liveness {
 
 enum liveness_verdict { LIVENESS_FINE, LIVENESS_PING, LIVENESS_DEAD };
 
+// liveness_with returns the defaults with another time to death, and pings that suit it.
+struct liveness_limits liveness_with(int64_t dead_after_ns);
 void liveness_init(struct liveness *l, int64_t now_ns);
 void liveness_heard(struct liveness *l, int64_t now_ns);
 // liveness_restart forgives all silence so far: the caller was late itself.

@@ -81,11 +81,11 @@ json_t *admin_status_json(const struct coord_runtime *coord, const struct model 
 	for (int32_t i = 0; i < s->n_members; i++)
 		json_array_append_new(members, member_json(&s->members[i]));
 	const struct coordinator_config *c = coord_runtime_config(coord);
-	json_t *o = json_pack("{s:b, s:b, s:s, s:s, s:i, s:I, s:I, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:o}", "ok", 1, "ready", s->ready, "waiting_for",
+	json_t *o = json_pack("{s:b, s:b, s:s, s:s, s:i, s:I, s:I, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:o}", "ok", 1, "ready", s->ready, "waiting_for",
 		s->ready ? "" : s->waiting_for, "model", model_name(model), "layers", (int)c->n_layers, "plan_epoch", (json_int_t)s->plan_epoch.v,
 		"member_epoch", (json_int_t)s->member_epoch.v, "wire", wire_type_name(c->wire), "port", (int)coord_runtime_port(coord), "active", (int)s->n_active,
 		"waiting", (int)s->n_waiting, "slots", (int)c->n_slots, "invites", (int)s->n_invites, "buffers_used", (int)s->n_bufs_used, "requests",
-		(json_int_t)s->n_requests, "tokens", (json_int_t)s->n_tokens, "nodes", members);
+		(json_int_t)s->n_requests, "tokens", (json_int_t)s->n_tokens, "recovered", (json_int_t)s->n_recovered, "nodes", members);
 	free(s);
 	return o ? o : failure("the status holds a name that is not UTF-8");
 }

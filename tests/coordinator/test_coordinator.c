@@ -303,7 +303,7 @@ static void a_revoked_node_is_gone_and_the_others_are_told(void **state)
 	assert_false(has_psk(&h, 2, psk));
 	assert_int_equal(coordinator_member_epoch(h.c).v, 2);
 	assert_int_equal(count_fx(&h, COORD_FX_CLOSE), 2);
-	assert_int_equal(count_fx(&h, COORD_FX_END), 1);
+	assert_int_equal(count_fx(&h, COORD_FX_END), 0); // the answer goes on without it
 	for (int32_t i = 1; i <= 3; i += 2) {
 		assert_true(sent(&h, h.control[i], MSG_REVOKED, &m));
 		assert_int_equal(m.u.revoked.member_epoch.v, 2);
@@ -432,8 +432,15 @@ static void sixty_four_nodes_and_sessions_fit_the_effects(void **state)
 	ev.u.link_down.link = h.control[7];
 	ev.u.link_down.reason = "reset";
 	step(&h, &ev);
+	assert_int_equal(count_fx(&h, COORD_FX_END), 0);
+	coordinator_status(h.c, &st);
+	assert_int_equal(st.n_active, SESSIONS_MAX);
+	assert_non_null(strstr(st.waiting_for, "node7"));
+	h.now += config.liveness.rejoin_ns;
+	tick(&h); // 63 nodes get parts of a new plan, and never say that they are ready
+	h.now += 150 * S;
+	tick(&h);
 	assert_int_equal(count_fx(&h, COORD_FX_END), SESSIONS_MAX);
-	assert_non_null(strstr(find_fx(&h, COORD_FX_END, 0)->u.end.text, "node7"));
 	stop(&h);
 }
 
@@ -447,15 +454,16 @@ static void silence_of_eight_seconds_loses_a_node(void **state)
 	be_ready(&h, 1);
 	submit(&h, 1, 3, 3);
 	int64_t begin = h.now;
-	int32_t n_ends = 0;
-	while (n_ends == 0) {
+	struct coord_status st = {.ready = true};
+	while (st.ready) {
 		assert_true(coordinator_deadline_ns(h.c) > h.now);
 		h.now = coordinator_deadline_ns(h.c);
 		tick(&h);
-		n_ends += count_fx(&h, COORD_FX_END);
+		coordinator_status(h.c, &st);
 	}
 	assert_int_equal(h.now - begin, 8 * S);
-	assert_int_equal(find_fx(&h, COORD_FX_END, 0)->u.end.err, ERR_NODE_LOST);
+	assert_non_null(strstr(st.members[0].detail, "silent for 8000 ms"));
+	assert_int_equal(st.n_active, 1);
 	stop(&h);
 }
 
@@ -494,8 +502,6 @@ static void session_wait_counts_from_the_loss_not_from_the_request(void **state)
 	ev.u.link_down.link = h.control[1];
 	ev.u.link_down.reason = "reset";
 	step(&h, &ev);
-	assert_int_equal(count_fx(&h, COORD_FX_END), 1);
-	tick(&h);
 	assert_int_equal(count_fx(&h, COORD_FX_END), 0);
 	h.now += 150 * S - 1;
 	tick(&h);
@@ -503,8 +509,8 @@ static void session_wait_counts_from_the_loss_not_from_the_request(void **state)
 	h.now++;
 	assert_true(coordinator_deadline_ns(h.c) <= h.now);
 	tick(&h);
+	assert_int_equal(count_fx(&h, COORD_FX_END), 2);
 	assert_int_equal(find_fx(&h, COORD_FX_END, 0)->u.end.err, ERR_TIMEOUT);
-	assert_int_equal(find_fx(&h, COORD_FX_END, 0)->u.end.req, 2);
 	stop(&h);
 }
 

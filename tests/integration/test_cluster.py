@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from cluster import MEMORY_ROOM_KIB, PATIENCE, Relay, free_port, wait_until
+from cluster import MEMORY_ROOM_KIB, Relay, free_port, wait_until
 
 PROMPT = "The three largest cities of Italy are"
 N_LAYERS = 30
@@ -123,36 +123,49 @@ def three_nodes(cluster, *options):
     ready_with(cluster, 3)
 
 
-def ask_until(cluster, name, n_chars, n=400):
+def ask_until(cluster, name, n_chars, *options, n=100):
     """An answer under way, of which so much text has come."""
-    p = cluster.start_run(name, PROMPT, n=n)
+    p = cluster.start_run(name, PROMPT, *options, n=n)
     wait_until(lambda: len(p.out()) >= n_chars or not p.is_running(), 30, "the answer to begin")
     assert p.is_running()
     return p
 
 
-def long_prompt():
-    return "word " * 2000
+LONG_PROMPT = "word " * 2000
+AT = {"prefill": None, "token 1": 1, "token 30": 60}  # characters that have come
+
+
+def ask_at(cluster, at):
+    """(an answer under way, its whole text when nothing goes wrong)"""
+    if at == "prefill":
+        whole = cluster.run_alone(LONG_PROMPT, n=8)
+        p = cluster.start_run("client", LONG_PROMPT, n=8)
+        cluster.wait_status(lambda s: s["active"] == 1, 10, "the prompt to be taken")
+    else:
+        whole = cluster.run_alone(PROMPT, n=100)
+        p = ask_until(cluster, "client", AT[at])
+    return p, whole["text"]
+
+
+def ends_whole(p, text, seconds):
+    begin = time.monotonic()
+    assert p.wait_exit(seconds) == 0, p.log()
+    assert p.out().strip() == text.strip()
+    return time.monotonic() - begin
 
 
 @pytest.mark.deadline(180)
-@pytest.mark.parametrize("at", ["prefill", "token 1", "token 30"])
+@pytest.mark.parametrize("at", AT)
 @pytest.mark.parametrize("victim", ["a", "b", "c"])
-def test_a_killed_node_ends_the_answer_at_once(cluster, victim, at):
+def test_an_answer_survives_a_killed_node(cluster, victim, at):
     three_nodes(cluster)
     before = cluster.run(PROMPT, n=4)
     kib, fds = cluster.processes["coordinator"].memory_kib(), cluster.processes["coordinator"].n_descriptors()
-    if at == "prefill":
-        p = cluster.start_run("client", long_prompt(), n=4)
-        cluster.wait_status(lambda s: s["active"] == 1, 10, "the prompt to be taken")
-    else:
-        p = ask_until(cluster, "client", 1 if at == "token 1" else 60)
+    p, text = ask_at(cluster, at)
     cluster.processes[victim].kill()
-    begin = time.monotonic()
-    assert p.wait_exit(10) == 1
-    assert time.monotonic() - begin < 1.5 * PATIENCE
-    # A neighbour may be the first to tell that its link broke: then the message names the neighbour.
-    assert "which this answer needs, was lost" in p.log()
+    ends_whole(p, text, 60)
+    assert cluster.status()["recovered"] == 1
+    same(cluster.run(PROMPT, n=4), before)  # by two of them
     cluster.join(victim, "--threads", "1")
     ready_with(cluster, 3)
     same(cluster.run(PROMPT, n=4), before)
@@ -164,43 +177,58 @@ def test_a_killed_node_ends_the_answer_at_once(cluster, victim, at):
 
 @pytest.mark.deadline(120)
 @pytest.mark.parametrize("victim", ["a", "b", "c"])
-def test_a_stopped_node_is_noticed_and_comes_back(cluster, victim):
+def test_an_answer_survives_a_stopped_node(cluster, victim):
     three_nodes(cluster)
     before = cluster.run(PROMPT, n=4)
-    p = ask_until(cluster, "client", 10)
-    begin = time.monotonic()
+    p, text = ask_at(cluster, "token 1")
     cluster.processes[victim].send(signal.SIGSTOP)
-    assert p.wait_exit(12) == 1
-    assert time.monotonic() - begin < 10 * PATIENCE
-    assert "node %s" % victim in p.log()
+    took = ends_whole(p, text, 40)
+    assert took > 7  # silence is not death before 8 s
+    assert "silent for" in cluster.processes["coordinator"].log()
     cluster.processes[victim].send(signal.SIGCONT)
     ready_with(cluster, 3)
     same(cluster.run(PROMPT, n=4), before)
 
 
 @pytest.mark.deadline(120)
-@pytest.mark.parametrize("at", ["prefill", "decode"])
-def test_a_silently_dropped_connection_is_noticed(cluster, at):
+@pytest.mark.parametrize("at", ["prefill", "token 1"])
+def test_an_answer_survives_a_silently_dropped_connection(cluster, at):
     port = free_port()
     relay = Relay(port)
-    cluster.serve("--advertise", "127.0.0.1:%d" % relay.port, port=port)
-    cluster.join("a", "--threads", "1")
+    cluster.serve("--advertise", "127.0.0.1:%d" % relay.port, "--dead-after", "1000", port=port)
+    cluster.join("a", "--threads", "1", "--dead-after", "1000")
     ready_with(cluster, 2)
     before = cluster.run(PROMPT, n=4)
-    if at == "prefill":
-        p = cluster.start_run("client", long_prompt(), n=4)
-        cluster.wait_status(lambda s: s["active"] == 1, 10, "the prompt to be taken")
-    else:
-        p = ask_until(cluster, "client", 10)
-    begin = time.monotonic()
+    p, text = ask_at(cluster, at)
     relay.drop()
-    assert p.wait_exit(12) == 1
-    assert time.monotonic() - begin < 10 * PATIENCE
-    assert "silent for" in p.log()
+    ends_whole(p, text, 40)
+    assert "silent for 1000 ms" in cluster.processes["coordinator"].log()
     relay.pass_again()
     ready_with(cluster, 2)
     same(cluster.run(PROMPT, n=4), before)
     relay.close()
+
+
+def test_two_lost_at_once_and_one_more_while_recovering(cluster):
+    three_nodes(cluster)
+    p, text = ask_at(cluster, "token 1")
+    cluster.processes["a"].kill()
+    cluster.processes["b"].kill()
+    cluster.join("a", "--threads", "1")
+    wait_until(lambda: "where it stopped" in cluster.processes["coordinator"].log(), 30, "the answer to go on")
+    cluster.processes["c"].kill()
+    ends_whole(p, text, 60)
+
+
+def test_an_answer_without_a_possible_plan_ends_with_an_error(cluster):
+    cluster.serve("--no-node", "--split", "10,20", "--session-wait", "3")
+    for name in "ab":
+        cluster.join(name, "--threads", "1")
+    ready_with(cluster, 2)
+    p = ask_until(cluster, "client", 1)
+    cluster.processes["b"].kill()
+    assert p.wait_exit(20) == 1
+    assert "gave up after 3 s" in p.log() and "1 of 2 stages of --split" in p.log()
 
 
 @pytest.mark.covering
