@@ -263,7 +263,7 @@ static void an_invite_as_an_argument_is_refused_and_not_repeated(void **state)
 	}
 	assert_int_equal(parse(FOR_JOIN, "join", ARGS("--invite=SECRET")), ERR_USAGE);
 	assert_null(strstr(em.text, "SECRET"));
-	assert_int_equal(parse(FOR_JOIN, "join", ARGS("-")), OK);
+	assert_int_equal(parse(FOR_JOIN, "join", ARGS("-", "--model", "m")), OK);
 	assert_true(opts.invite_stdin);
 }
 
@@ -279,12 +279,12 @@ static void help_wins_over_what_is_wrong_behind_it(void **state)
 static void names_are_plain_words(void **state)
 {
 	(void)state;
-	assert_int_equal(parse(FOR_JOIN, "join", ARGS("--name", "kitchen-pi_2.home")), OK);
+	assert_int_equal(parse(FOR_JOIN, "join", ARGS("--model", "m", "--name", "kitchen-pi_2.home")), OK);
 	static const char *const wrong[] = {"", "a b", "a/b", "-a", "é", "a\n",
 		"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"};
 	for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
-		assert_int_equal(parse(FOR_JOIN, "join", ARGS("--name", wrong[i])), ERR_USAGE);
-	assert_int_equal(parse(FOR_JOIN, "join", ARGS("--name", wrong[6] + 1)), OK);
+		assert_int_equal(parse(FOR_JOIN, "join", ARGS("--model", "m", "--name", wrong[i])), ERR_USAGE);
+	assert_int_equal(parse(FOR_JOIN, "join", ARGS("--model", "m", "--name", wrong[6] + 1)), OK);
 }
 
 static void edits_are_counted_with_swaps(void **state)
