@@ -13,6 +13,7 @@ struct crew {
 	struct engine *e;
 	int32_t n_tokens;
 	int32_t n_tiles;
+	int32_t layer_begin, layer_end; // that run
 	// Next unit of the phases with even and odd numbers: one is reset while the other is in use.
 	_Atomic int32_t next[2];
 };

@@ -126,7 +126,7 @@ static void lay_out(struct engine *e, struct carver *c)
 	for (int32_t i = e->c.layer_begin; i < e->c.layer_end; i++)
 		lay_out_layer(e, c, i);
 	lay_out_kv(e, c);
-	e->slot_len = carve(c, (size_t)e->c.n_slots, sizeof *e->slot_len);
+	e->computed = carve(c, (size_t)(e->c.layer_end - e->c.layer_begin) * (size_t)e->c.n_slots, sizeof *e->computed);
 	e->q = carve_floats(c, n, hp->n_heads * hp->head_dim);
 	e->k = carve_floats(c, n, hp->n_kv_heads * hp->head_dim);
 	e->v = carve_floats(c, n, hp->n_kv_heads * hp->head_dim);
@@ -240,11 +240,27 @@ enum err engine_open(const struct engine_config *c, struct engine **out, struct 
 		return err;
 	}
 	if (c->layer_begin < c->layer_end) {
-		memset(e->slot_len, 0, (size_t)c->n_slots * sizeof *e->slot_len);
+		memset(e->computed, 0, (size_t)(c->layer_end - c->layer_begin) * (size_t)c->n_slots * sizeof *e->computed);
 		rope_freqs(e->hp.rope_theta, e->hp.rope_dim, e->rope_freq);
 	}
 	*out = e;
 	return OK;
+}
+
+void engine_take_kv(struct engine *e, const struct engine *from)
+{
+	ASSERT(e->c.model == from->c.model);
+	ASSERT(e->c.wire == from->c.wire);
+	int32_t begin = e->c.layer_begin > from->c.layer_begin ? e->c.layer_begin : from->c.layer_begin;
+	int32_t end = e->c.layer_end < from->c.layer_end ? e->c.layer_end : from->c.layer_end;
+	if (begin >= end || e->c.n_slots != from->c.n_slots || e->c.ctx_len != from->c.ctx_len)
+		return;
+	size_t n = engine_kv_at(e, end - begin, 0, 0);
+	size_t to_at = engine_kv_at(e, begin - e->c.layer_begin, 0, 0), from_at = engine_kv_at(from, begin - from->c.layer_begin, 0, 0);
+	memcpy(e->keys + to_at, from->keys + from_at, n * sizeof *e->keys);
+	memcpy(e->values + to_at, from->values + from_at, n * sizeof *e->values);
+	memcpy(engine_computed(e, begin - e->c.layer_begin, 0), engine_computed(from, begin - from->c.layer_begin, 0),
+		(size_t)(end - begin) * (size_t)e->c.n_slots * sizeof *e->computed);
 }
 
 void engine_close(struct engine *e)

@@ -40,8 +40,8 @@ struct engine_fault {
 	float value;       // the value, as f32
 };
 
-// Part of a batch: consecutive positions of one sequence. Positions before pos_begin must have been computed in this slot;
-// computing a position again overwrites it and forgets everything after it.
+// Part of a batch: consecutive positions of one sequence. Positions before pos_begin must have been computed in this slot, by the layers
+// that run; computing a position again overwrites it and forgets everything after it.
 struct engine_item {
 	int32_t slot;              // 0 .. n_slots - 1; a slot appears at most once in a call
 	int32_t pos_begin;
@@ -56,6 +56,9 @@ struct engine;
 // engine_open refuses (ERR_UNSUPPORTED, naming the tensor) a weight type without kernels, and (ERR_NOMEM, saying how much) what does not fit.
 MUST_USE enum err engine_open(const struct engine_config *c, struct engine **out, struct errmsg *em);
 void engine_close(struct engine *e); // NULL is allowed
+// engine_take_kv copies what another engine of the same model and wire type has computed in the layers that both run. Nothing, unless
+// slots and context are the same.
+void engine_take_kv(struct engine *e, const struct engine *from);
 // engine_bytes returns the memory this engine takes, engine_kv_bytes what of it is KV cache.
 uint64_t engine_bytes(const struct engine *e);
 uint64_t engine_kv_bytes(const struct engine *e);
@@ -64,9 +67,12 @@ int32_t engine_batch_max(const struct engine *e);
 
 // engine_embed writes the embedding of tokens, rounded to the wire type, into hidden. slot is not used.
 MUST_USE enum err engine_embed(struct engine *e, struct engine_item *items, int32_t n_items, struct errmsg *em);
-// engine_forward runs layers [layer_begin, layer_end) in place on hidden, rounding after each layer.
-// Both return ERR_NON_FINITE when an item failed; em tells of the first one, each item's fault of its own.
+// engine_forward runs the engine's layers in place on hidden, rounding after each layer. engine_forward_layers runs some of them, to compute
+// again what only those have lost: the others keep what they have computed.
+// All return ERR_NON_FINITE when an item failed; em tells of the first one, each item's fault of its own.
 MUST_USE enum err engine_forward(struct engine *e, struct engine_item *items, int32_t n_items, struct errmsg *em);
+MUST_USE enum err engine_forward_layers(struct engine *e, int32_t layer_begin, int32_t layer_end, struct engine_item *items, int32_t n_items,
+	struct errmsg *em);
 // engine_logits writes (n, vocab_size) logits of n hidden states (n, hidden_dim), n <= batch_max. With ERR_NON_FINITE every row has been
 // written all the same: the caller finds out which ones are good (sampler_draw refuses the others; never hash them).
 MUST_USE enum err engine_logits(struct engine *e, const float *hidden, int32_t n, float *logits, struct errmsg *em);

@@ -46,7 +46,7 @@ struct engine {
 
 	// KV cache, f16: (layers, n_slots, n_kv_heads, ctx_len, head_dim), each. A head's positions lie side by side, as attention reads them.
 	uint16_t *keys, *values;
-	int32_t *slot_len; // (n_slots): positions computed
+	int32_t *computed; // (layers, n_slots): positions computed
 
 	// Scratch of one call.
 	struct engine_token *tokens;               // (batch_max)
@@ -72,6 +72,12 @@ static inline size_t engine_kv_at(const struct engine *e, int32_t layer, int32_t
 {
 	size_t row = ((size_t)layer * (size_t)e->c.n_slots + (size_t)slot) * (size_t)e->hp.n_kv_heads + (size_t)kv_head;
 	return row * (size_t)e->c.ctx_len * (size_t)e->hp.head_dim;
+}
+
+// engine_computed returns how many positions of a slot a layer has computed; layer counts from layer_begin.
+static inline int32_t *engine_computed(const struct engine *e, int32_t layer, int32_t slot)
+{
+	return &e->computed[(size_t)layer * (size_t)e->c.n_slots + (size_t)slot];
 }
 
 #endif

@@ -183,21 +183,25 @@ static void run_layers(void *ctx, int32_t thread_idx, int32_t n_threads)
 		size_t at = (size_t)t * (size_t)n_pairs;
 		rope_table(e->rope_freq, n_pairs, e->tokens[t].pos, e->rope_cos + at, e->rope_sin + at);
 	}
-	for (int32_t layer = e->c.layer_begin; layer < e->c.layer_end; layer++)
+	for (int32_t layer = h.crew->layer_begin; layer < h.crew->layer_end; layer++)
 		run_layer(&h, layer);
 }
 
-static enum err check_item(const struct engine *e, const struct engine_item *items, int32_t i, struct errmsg *em)
+static enum err check_item(const struct crew *crew, const struct engine_item *items, int32_t i, struct errmsg *em)
 {
+	const struct engine *e = crew->e;
 	const struct engine_item *it = &items[i];
 	if (it->slot < 0 || it->slot >= e->c.n_slots)
 		return errmsg_fail(em, ERR_RANGE, "engine: KV slot %d, want 0 to %d", (int)it->slot, (int)e->c.n_slots - 1);
 	if (it->n_tokens < 1 || it->pos_begin < 0 || it->pos_begin > e->c.ctx_len - it->n_tokens)
 		return errmsg_fail(em, ERR_RANGE, "engine: %d tokens at position %d do not fit a context of %d", (int)it->n_tokens,
 			(int)it->pos_begin, (int)e->c.ctx_len);
-	if (it->pos_begin > e->slot_len[it->slot])
-		return errmsg_fail(em, ERR_RANGE, "engine: position %d of slot %d, but only %d are computed", (int)it->pos_begin, (int)it->slot,
-			(int)e->slot_len[it->slot]);
+	for (int32_t layer = crew->layer_begin; layer < crew->layer_end; layer++) {
+		int32_t n = *engine_computed(e, layer - e->c.layer_begin, it->slot);
+		if (it->pos_begin > n)
+			return errmsg_fail(em, ERR_RANGE, "engine: position %d of slot %d, but layer %d has computed only %d", (int)it->pos_begin,
+				(int)it->slot, (int)layer, (int)n);
+	}
 	for (int32_t j = 0; j < i; j++) {
 		if (items[j].slot == it->slot)
 			return errmsg_fail(em, ERR_RANGE, "engine: KV slot %d twice in one batch", (int)it->slot);
@@ -211,7 +215,7 @@ static enum err take_batch(struct crew *crew, struct engine_item *items, int32_t
 	struct engine *e = crew->e;
 	int32_t n = 0;
 	for (int32_t i = 0; i < n_items; i++) {
-		enum err err = check_item(e, items, i, em);
+		enum err err = check_item(crew, items, i, em);
 		if (err != OK)
 			return err;
 		if (items[i].n_tokens > e->c.batch_max - n)
@@ -232,18 +236,23 @@ static enum err take_batch(struct crew *crew, struct engine_item *items, int32_t
 }
 
 // settle_item gives an item the fault of its earliest token, which is the one that a smaller chunk would have met too.
-static void settle_item(struct engine *e, struct engine_item *it, const struct engine_token *tokens)
+static void settle_item(const struct crew *crew, struct engine_item *it, const struct engine_token *tokens)
 {
+	const struct engine *e = crew->e;
 	it->fault = (struct engine_fault){0};
 	for (int32_t t = 0; t < it->n_tokens && it->fault.err == OK; t++)
 		it->fault = tokens[t].fault;
-	e->slot_len[it->slot] = it->pos_begin + (it->fault.err == OK ? it->n_tokens : 0);
+	for (int32_t layer = crew->layer_begin; layer < crew->layer_end; layer++)
+		*engine_computed(e, layer - e->c.layer_begin, it->slot) = it->pos_begin + (it->fault.err == OK ? it->n_tokens : 0);
 }
 
-enum err engine_forward(struct engine *e, struct engine_item *items, int32_t n_items, struct errmsg *em)
+enum err engine_forward_layers(struct engine *e, int32_t layer_begin, int32_t layer_end, struct engine_item *items, int32_t n_items,
+	struct errmsg *em)
 {
-	ASSERT(e->c.layer_begin < e->c.layer_end);
-	struct crew crew = {.e = e};
+	ASSERT(e->c.layer_begin <= layer_begin);
+	ASSERT(layer_begin < layer_end);
+	ASSERT(layer_end <= e->c.layer_end);
+	struct crew crew = {.e = e, .layer_begin = layer_begin, .layer_end = layer_end};
 	enum err err = take_batch(&crew, items, n_items, em);
 	if (err != OK || crew.n_tokens == 0)
 		return err;
@@ -254,9 +263,14 @@ enum err engine_forward(struct engine *e, struct engine_item *items, int32_t n_i
 
 	const struct engine_token *at = e->tokens;
 	for (int32_t i = 0; i < n_items; at += items[i].n_tokens, i++) {
-		settle_item(e, &items[i], at);
+		settle_item(&crew, &items[i], at);
 		if (items[i].fault.err != OK && err == OK)
 			err = engine_fault_describe(e, &items[i].fault, em);
 	}
 	return err;
+}
+
+enum err engine_forward(struct engine *e, struct engine_item *items, int32_t n_items, struct errmsg *em)
+{
+	return engine_forward_layers(e, e->c.layer_begin, e->c.layer_end, items, n_items, em);
 }

@@ -86,7 +86,12 @@ static void encode_rows(const struct stage_work *w, const float *x, int32_t n, u
 		wire_encode(w->wire, x + (size_t)i * (size_t)w->hidden_dim, w->hidden_dim, wire + (size_t)i * w->row_bytes);
 }
 
-void stage_work_forward(struct stage_work *w, struct stage_item *items, int32_t n, struct errmsg *em)
+void stage_work_take_kv(struct stage_work *w, const struct stage_work *from)
+{
+	engine_take_kv(w->engine, from->engine);
+}
+
+void stage_work_forward(struct stage_work *w, int32_t layer_begin, int32_t layer_end, struct stage_item *items, int32_t n, struct errmsg *em)
 {
 	struct engine_item batch[ITEMS_MAX];
 	int32_t from[ITEMS_MAX]; // batch item to item
@@ -109,7 +114,7 @@ void stage_work_forward(struct stage_work *w, struct stage_item *items, int32_t 
 		batch[n_batch++] = (struct engine_item){.slot = items[i].slot, .pos_begin = items[i].pos, .n_tokens = items[i].n_tokens, .hidden = at};
 		at += (size_t)items[i].n_tokens * (size_t)w->hidden_dim;
 	}
-	e = engine_forward(w->engine, batch, n_batch, em);
+	e = engine_forward_layers(w->engine, layer_begin, layer_end, batch, n_batch, em);
 	for (int32_t i = 0; i < n_batch; i++) {
 		struct stage_item *it = &items[from[i]];
 		it->err = e == OK || e == ERR_NON_FINITE ? batch[i].fault.err : e;

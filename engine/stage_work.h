@@ -24,8 +24,10 @@ struct stage_item {
 // stage_work_open opens the engine that c describes and the scratch memory around it.
 MUST_USE enum err stage_work_open(const struct engine_config *c, struct stage_work **out, struct errmsg *em);
 void stage_work_close(struct stage_work *w); // NULL is allowed
-// stage_work_forward runs a batch. Each item has its own err; em tells of the first.
-void stage_work_forward(struct stage_work *w, struct stage_item *items, int32_t n, struct errmsg *em);
+// stage_work_take_kv copies what another one of the same model has computed in the layers that both run, as engine_take_kv.
+void stage_work_take_kv(struct stage_work *w, const struct stage_work *from);
+// stage_work_forward runs a batch through layers [layer_begin, layer_end) of the stage's. Each item has its own err; em tells of the first.
+void stage_work_forward(struct stage_work *w, int32_t layer_begin, int32_t layer_end, struct stage_item *items, int32_t n, struct errmsg *em);
 
 struct embed_item {
 	const int32_t *tokens; // (n_tokens)

@@ -203,7 +203,7 @@ static void real_forward(struct sim_engine *e, struct sim_rows *items, int32_t n
 	ASSERT(n <= NODES_MAX);
 	for (int32_t i = 0; i < n; i++)
 		work[i] = (struct stage_item){.wire = items[i].data, .slot = items[i].slot, .pos = items[i].pos, .n_tokens = items[i].n_tokens};
-	stage_work_forward(e->work, work, n, &em);
+	stage_work_forward(e->work, e->layer_begin, e->layer_end, work, n, &em);
 	for (int32_t i = 0; i < n; i++)
 		items[i].err = work[i].err;
 }

@@ -285,6 +285,53 @@ static enum err feed(struct engine *e, int32_t slot, int32_t pos, const int32_t 
 	return err != OK ? err : engine_forward(e, &it, 1, em);
 }
 
+// A stage [0, 1) has kept its states, the stage behind it is lost: the first one takes a layer more, a third one the rest.
+static void lost_layers_are_computed_again_from_kept_states(void **state)
+{
+	struct world *w = *state;
+	enum { N = 40, MORE = 1 };
+	assert_true(w->n_layers >= 3);
+	size_t row = (size_t)w->hidden_dim;
+	float *kept = floats(N * row), *hidden = floats(row), *logits = floats((size_t)w->vocab_size);
+	struct errmsg em;
+	struct engine *first = open_engine(w, (struct way){.layer_end = 1, .n_slots = 3});
+	struct engine *last = open_engine(w, (struct way){.layer_begin = 2, .n_slots = 3});
+	struct engine *lost = open_engine(w, (struct way){.layer_begin = 1, .layer_end = 2, .n_slots = 3});
+	struct engine_item it = {.slot = 2, .n_tokens = N, .tokens = w->tokens, .hidden = kept};
+	assert_int_equal(engine_embed(first, &it, 1, &em), OK);
+	assert_int_equal(engine_forward(first, &it, 1, &em), OK);
+	float *on = floats(N * row);
+	memcpy(on, kept, N * row * sizeof *on);
+	it.hidden = on;
+	assert_int_equal(engine_forward(lost, &it, 1, &em), OK);
+	assert_int_equal(engine_forward(last, &it, 1, &em), OK);
+	engine_close(lost);
+
+	struct engine *wider = open_engine(w, (struct way){.layer_end = 2, .n_slots = 3});
+	engine_take_kv(wider, first);
+	engine_close(first);
+	struct engine_item next = {.slot = 2, .pos_begin = N, .n_tokens = MORE, .tokens = w->tokens + N, .hidden = hidden};
+	assert_int_equal(engine_embed(wider, &next, 1, &em), OK);
+	assert_int_equal(engine_forward(wider, &next, 1, &em), ERR_RANGE); // layer 1 has nothing yet
+	assert_non_null(strstr(em.text, "layer 1 has computed only 0"));
+	for (int32_t pos = 0; pos < N; pos += 16) {
+		struct engine_item again = {.slot = 2, .pos_begin = pos, .n_tokens = N - pos < 16 ? N - pos : 16, .hidden = kept + (size_t)pos * row};
+		assert_int_equal(engine_forward_layers(wider, 1, 2, &again, 1, &em), OK);
+	}
+	assert_int_equal(engine_forward(wider, &next, 1, &em), OK);
+	assert_int_equal(engine_forward(last, &next, 1, &em), OK);
+	assert_int_equal(engine_logits(last, hidden, MORE, logits, &em), OK);
+	float *want = compute(w, (struct way){0}, w->tokens, N + MORE);
+	assert_memory_equal(logits, want + (size_t)N * (size_t)w->vocab_size, (size_t)w->vocab_size * sizeof *logits);
+	engine_close(wider);
+	engine_close(last);
+	free(kept);
+	free(on);
+	free(hidden);
+	free(logits);
+	free(want);
+}
+
 static void positions_can_be_computed_again_with_other_tokens(void **state)
 {
 	struct world *w = *state;
@@ -296,7 +343,7 @@ static void positions_can_be_computed_again_with_other_tokens(void **state)
 	assert_int_equal(feed(e, 1, 0, w->tokens, 10, hidden, &em), OK);
 	// What lay behind the ten is forgotten.
 	assert_int_equal(feed(e, 1, 11, w->tokens + 11, 1, hidden, &em), ERR_RANGE);
-	assert_non_null(strstr(em.text, "only 10 are computed"));
+	assert_non_null(strstr(em.text, "has computed only 10"));
 	assert_int_equal(feed(e, 1, 10, w->tokens + 300, 20, hidden, &em), OK);
 	assert_int_equal(feed(e, 1, 10, w->tokens + 10, 20, hidden, &em), OK);
 	float *want = compute(w, (struct way){0}, w->tokens, 30);
@@ -542,6 +589,7 @@ int main(void)
 		cmocka_unit_test(every_weight_type_and_shape_gives_the_same_logits),
 		cmocka_unit_test(any_cut_of_the_layers_gives_the_logits_of_one_engine),
 		cmocka_unit_test(a_batch_of_sequences_gives_each_what_it_has_alone),
+		cmocka_unit_test(lost_layers_are_computed_again_from_kept_states),
 		cmocka_unit_test(positions_can_be_computed_again_with_other_tokens),
 		cmocka_unit_test(a_call_that_breaks_a_precondition_is_refused_whole),
 		cmocka_unit_test(what_does_not_fit_in_memory_says_how_much),
