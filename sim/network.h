@@ -52,7 +52,8 @@ struct network_limits {
 enum network_delay_kind {
 	NETWORK_DELAY_NONE,
 	NETWORK_DELAY_PROFILE, // draws round trips
-	NETWORK_DELAY_TRACE,   // a TRACE_DELAY by the time of sending, repeated for ever; a lost sample loses what is sent during it
+	NETWORK_DELAY_TRACE,   // a TRACE_DELAY by the time of sending, repeated for ever; a lost sample loses what is sent during it, and a
+			       // link takes the rates it knows
 	NETWORK_DELAY_TABLE,   // a TRACE_TABLE: draws `spread_ns` times the table's sigmas one way, as tc-netem does (base_ns is its mean)
 };
 
@@ -89,7 +90,8 @@ enum network_direction {
 
 enum network_fate {
 	NETWORK_ARRIVES,   // whole, at the time given
-	NETWORK_SWALLOWED, // not as things are: the sender's TCP keeps it and tries again, see network_retransmit
+	NETWORK_SWALLOWED, // not as things are: the sender's TCP keeps it and tries again, see network_retransmit. Also after 15
+			   // retransmissions that were lost: a trace without an answer for a quarter of an hour
 	NETWORK_RESET,     // the connection is gone, for both sides, now
 };
 
@@ -129,7 +131,7 @@ struct network {
 	int32_t free_flow;          // head of the list of free ones, -1 none
 };
 
-// network_arena_bytes returns what network_init takes from its arena: about 400 bytes a machine, 900 a link, 100 a flow.
+// network_arena_bytes returns what network_init takes from its arena: about 370 bytes a machine, 410 a link, 90 a flow.
 size_t network_arena_bytes(const struct network_limits *limits);
 // network_init makes a network in which everything is wired, without delay or limit. ERR_LIMIT: the arena is too small.
 MUST_USE enum err network_init(struct network *n, struct arena *a, const struct network_limits *limits, uint64_t seed);
