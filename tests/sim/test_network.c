@@ -467,7 +467,7 @@ static void a_reset_ends_flows_for_ever_and_refuses_new_ones_until_healed(void *
 {
 	(void)state;
 	struct world *w = open_world(&small, 1);
-	int32_t f = open_flow(w, 0, 1), other = open_flow(w, 0, 2);
+	int32_t f = open_flow(w, 0, 1), quiet = open_flow(w, 1, 0), other = open_flow(w, 0, 2);
 	(void)send_forward(w, f, 10, 0);
 	assert_int_equal(network_cut(&w->net, 1, 0, NETWORK_CUT_RESET), OK);
 	assert_false(network_is_reachable(&w->net, 0, 1));
@@ -479,6 +479,7 @@ static void a_reset_ends_flows_for_ever_and_refuses_new_ones_until_healed(void *
 	assert_int_equal(network_heal(&w->net, 0, 1), OK);
 	assert_fate(w, f, NETWORK_FORWARD, 4, NETWORK_RESET);
 	assert_fate(w, g, NETWORK_FORWARD, 4, NETWORK_RESET);
+	assert_fate(w, quiet, NETWORK_BACK, 4, NETWORK_RESET); // sent nothing in the meantime
 	assert_fate(w, unused, NETWORK_FORWARD, 4, NETWORK_ARRIVES); // its handshake came after
 	assert_fate(w, open_flow(w, 0, 1), NETWORK_FORWARD, 5, NETWORK_ARRIVES);
 	close_world(w);
