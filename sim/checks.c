@@ -25,11 +25,26 @@ static struct sim_hop *hop_to(struct sim_ledger *l, uint16_t stage, uint64_t epo
 
 // ---- plans
 
+void checks_on_head_start(struct sim_world *w)
+{
+	w->ledger = (struct sim_ledger){0};
+}
+
+static void check_epoch(struct sim_world *w, uint64_t epoch)
+{
+	for (uint32_t i = 0; i < w->n_epochs; i++)
+		if (w->epochs[i] == epoch)
+			sim_world_fail(w, "plan epoch %llu was given twice", (unsigned long long)epoch);
+	if (w->n_epochs < SIM_EPOCHS_MAX)
+		w->epochs[w->n_epochs++] = epoch;
+}
+
 static void begin_plan(struct sim_world *w, const struct msg_plan *p)
 {
 	struct sim_ledger *l = &w->ledger;
 	if (p->epoch.v < l->epoch)
 		sim_world_fail(w, "a plan of epoch %llu after one of %llu", (unsigned long long)p->epoch.v, (unsigned long long)l->epoch);
+	check_epoch(w, p->epoch.v);
 	*l = (struct sim_ledger){.epoch = p->epoch.v, .n_stages = p->n_stages, .hop_credits = p->hop_credits};
 	w->counts.n_plans++;
 	struct sim_record r = {.type = SIM_REC_PLAN, .begin_ns = w->now_ns, .end_ns = w->now_ns, .epoch = p->epoch, .index = p->n_stages};

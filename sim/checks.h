@@ -19,6 +19,8 @@ struct sim_hop {
 	uint64_t steps_sent, steps_come, credits_sent, credits_come;
 };
 
+#define SIM_EPOCHS_MAX 4096 // remembered of one world's plans
+
 struct sim_ledger {
 	uint64_t epoch;
 	int32_t n_stages, hop_credits;
@@ -31,6 +33,8 @@ struct sim_ledger {
 
 // The coordinator sends this plan to a machine's node.
 void checks_on_plan(struct sim_world *w, int32_t machine, const struct msg_plan *p);
+// checks_on_head_start: another run of the coordinator may count its plans from below, but never gives a number again.
+void checks_on_head_start(struct sim_world *w);
 void checks_on_loss(struct sim_world *w, int32_t machine);
 // A frame leaves the party that made it, or has reached the one it is for (relays do not count). head: its first head_len bytes.
 void checks_on_sent(struct sim_world *w, const uint8_t *head, size_t head_len);

@@ -441,6 +441,7 @@ bool sim_head_start(struct sim_world *w)
 {
 	struct sim_head *h = &w->head;
 	const struct sim_db_image *d = &h->db.disk;
+	checks_on_head_start(w);
 	coordinator_init(h->core, &h->config, h->tokens);
 	h->is_running = true;
 	h->write_free_ns = w->now_ns;

@@ -17,6 +17,7 @@ const char *sim_down_words(enum sim_down d)
 	case SIM_DOWN_TIMEOUT: return "timed out";
 	case SIM_DOWN_REFUSED: return "handshake failed";
 	case SIM_DOWN_RECORD: return "a record that does not open";
+	case SIM_DOWN_DROPPED: return "closed, with a frame that could not be sent";
 	}
 	return "";
 }
@@ -172,6 +173,13 @@ static void die(struct sim_world *w, struct sim_conn *c, int e, bool reset)
 	release_if_done(w, c);
 }
 
+static void tell_link(struct sim_world *w, int32_t party, int32_t peer, uint32_t serial, const char *text)
+{
+	struct sim_record r = {.type = SIM_REC_LINK, .begin_ns = w->now_ns, .end_ns = w->now_ns, .machine = sim_machine_of(party),
+		.peer = sim_machine_of(peer), .is_head = party == SIM_HEAD, .index = (int32_t)serial, .text = text};
+	sim_tell(w, &r);
+}
+
 static void tell_host(struct sim_world *w, int32_t party, uint32_t serial, enum sim_down why)
 {
 	w->counts.n_links_lost += why != SIM_DOWN_CLOSED;
@@ -184,12 +192,16 @@ static void tell_host(struct sim_world *w, int32_t party, uint32_t serial, enum 
 static void end_now(struct sim_world *w, struct sim_conn *c, int e, enum sim_down why, bool reset)
 {
 	struct sim_end *end = &c->end[e];
-	int32_t party = end->party;
+	int32_t party = end->party, peer = c->end[!e].party;
 	uint32_t serial = c->serial;
 	bool tells = e == 0 || end->was_told; // who dials hears of every end
+	if (end->has_dropped && (why == SIM_DOWN_CLOSED || why == SIM_DOWN_PEER_CLOSED))
+		why = SIM_DOWN_DROPPED;
 	die(w, c, e, reset);
-	if (tells && has_process(w, party))
-		tell_host(w, party, serial, why);
+	if (!tells || !has_process(w, party))
+		return;
+	tell_link(w, party, peer, serial, sim_down_words(why));
+	tell_host(w, party, serial, why);
 }
 
 static void set_timer(struct sim_world *w, struct sim_conn *c, int e, int64_t after_ns)
@@ -250,7 +262,8 @@ static void come_up(struct sim_world *w, struct sim_conn *c, int e)
 	sim_cancel(w, &end->timer);
 	end->state = END_UP;
 	end->was_told = true;
-	w->counts.n_handshakes += e;
+	w->counts.n_handshakes += e == 1;
+	tell_link(w, end->party, c->end[!e].party, c->serial, e == 0 ? "dialled" : "accepted");
 	if (end->party == SIM_HEAD)
 		sim_head_on_up(w, c);
 	else
@@ -465,9 +478,13 @@ static void push_record(struct sim_world *w, struct sim_conn *c, int e, const st
 void sim_link_send(struct sim_world *w, int32_t party, uint32_t serial, const struct sim_send *s)
 {
 	struct sim_conn *c = sim_conn_find(w, serial);
-	if (c == NULL || c->end[end_of(c, party)].state != END_UP)
+	if (c == NULL)
 		return;
-	push_record(w, c, end_of(c, party), s);
+	struct sim_end *end = &c->end[end_of(c, party)];
+	if (end->state == END_UP)
+		push_record(w, c, end_of(c, party), s);
+	else
+		end->has_dropped = true;
 }
 
 void sim_link_close(struct sim_world *w, int32_t party, uint32_t serial)

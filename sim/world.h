@@ -73,6 +73,7 @@ enum sim_record_type {
 	SIM_REC_STAGE,  // one stage of it, before SIM_REC_PLAN: machine has work.layer_begin to layer_end, index = stage
 	SIM_REC_READY,  // all stages are loaded; epoch
 	SIM_REC_FAULT,  // text names it
+	SIM_REC_LINK,   // a link of machine to peer came up or ended: text says which; index: its serial number
 	SIM_REC_LOG,    // a core's line
 };
 

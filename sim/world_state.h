@@ -58,6 +58,7 @@ struct sim_end {
 	struct sim_timer timer;
 	bool flip_next;    // the next record it sends
 	bool was_told;     // its host knows it
+	bool has_dropped;  // its host wanted to send when it could not any more: it does not end in order
 	int64_t last_arrival_ns; // of what it sent
 	struct sim_packet *held, **held_last; // what it sent into a cut
 };
@@ -73,7 +74,8 @@ struct sim_conn {
 	struct sim_shake shake;
 };
 
-enum sim_down { SIM_DOWN_CLOSED, SIM_DOWN_PEER_CLOSED, SIM_DOWN_LOST, SIM_DOWN_TIMEOUT, SIM_DOWN_REFUSED, SIM_DOWN_RECORD };
+// Why a link ended. SIM_DOWN_DROPPED: closed, and a frame could not be sent.
+enum sim_down { SIM_DOWN_CLOSED, SIM_DOWN_PEER_CLOSED, SIM_DOWN_LOST, SIM_DOWN_TIMEOUT, SIM_DOWN_REFUSED, SIM_DOWN_RECORD, SIM_DOWN_DROPPED };
 
 // ---- processes
 
@@ -268,6 +270,8 @@ struct sim_world {
 	int32_t n_reqs, n_open;
 	bool had_fault;
 	struct sim_ledger ledger;
+	uint64_t epochs[SIM_EPOCHS_MAX]; // of all plans so far
+	uint32_t n_epochs;
 	uint32_t n_data_in_flight;
 	int64_t local_ns[2]; // when the last frame between coordinator and node 0 arrives: to the head, to the node
 };
