@@ -419,10 +419,11 @@ bool sim_world_is_member(const struct sim_world *w, int32_t machine)
 {
 	const struct sim_node *n = &w->nodes[machine];
 	const struct sim_db_image *d = &w->head.db.disk;
+	uint64_t epoch = machine > 0 && n->is_running ? node_member_epoch(n->core).v : n->disk.member_epoch;
 	for (int32_t i = 0; i < d->n_members; i++)
 		if (node_id_is(d->members[i].id, n->id))
 			return n->disk.is_member && !n->was_revoked && memcmp(d->members[i].psk, n->disk.psk, KEY_BYTES) == 0 &&
-				d->member_epoch.v >= n->disk.member_epoch; // a coordinator that forgot a revocation is refused by who heard of it
+				d->member_epoch.v >= epoch; // a coordinator that forgot a revocation is refused by who heard of it
 	return false;
 }
 
