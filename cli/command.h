@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define HEARTH_VERSION "0.1.0"
+
 enum exit_code {
 	EXIT_DONE = 0,
 	EXIT_ERROR = 1,         // the world refused
@@ -56,6 +58,8 @@ int status_main(const struct command_ctx *ctx);
 int inspect_main(const struct command_ctx *ctx);
 int tokenize_main(const struct command_ctx *ctx);
 int trace_main(const struct command_ctx *ctx);
+int sim_main(const struct command_ctx *ctx); // in cli/sim_command.c; one file per action
+int sim_check(const struct command_ctx *ctx);
 int example_config_main(const struct command_ctx *ctx);
 
 #endif

@@ -34,6 +34,10 @@ static const struct command table[] = {
 		"show reads such a CSV, the output of ping -D, a mahimahi trace or a tc-netem table, and prints its quantiles and losses.\n"
 		"record, which will measure the links of a running cluster, is not there yet.",
 		false, trace_main},
+	{"sim", FOR_SIM, "check [OPTIONS]", "simulate clusters: the real code in virtual time",
+		"check runs small clusters with faults, each drawn from a seed, and checks after every event what must always hold, and after the last fault that "
+		"the cluster serves again. It ends with a summary; a failure prints its seed and the command that runs it again.",
+		false, sim_main},
 	{"example-config", FOR_CONFIG, "", "print cluster.example.toml", NULL, true, example_config_main},
 };
 

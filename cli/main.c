@@ -11,8 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define HEARTH_VERSION "0.1.0"
-
 static int print_version(void)
 {
 	printf("hearth %s\n", HEARTH_VERSION);

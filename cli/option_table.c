@@ -5,7 +5,7 @@
 #define FOR_MODEL (FOR_RUN | FOR_SERVE | FOR_INSPECT | FOR_TOKENIZE)
 #define FOR_COMPUTE (FOR_RUN | FOR_SERVE | FOR_JOIN)
 #define FOR_STATE (FOR_RUN | FOR_SERVE | FOR_INVITE | FOR_JOIN | FOR_REVOKE | FOR_STATUS)
-#define FOR_ALL 0x3ff
+#define FOR_ALL 0x7ff
 
 static const char *const log_words[] = {"error", "warning", "info", "debug", NULL};
 static const char *const simd_words[] = {"portable", "avx2", NULL};
@@ -13,6 +13,8 @@ static const char *const wire_words[] = {"f32", "bf16", "f16", "q8", NULL};
 
 static const char *const trace_action_words[] = {"generate", "show", "record", NULL};
 static const char *const trace_format_words[] = {"csv", "ping", "mahimahi", "netem", NULL};
+
+static const char *const sim_action_words[] = {"check", NULL};
 
 static const struct option table[] = {
 	// What to work on
@@ -129,8 +131,23 @@ static const struct option table[] = {
 	{.flag = "--format", .commands = FOR_TRACE, .kind = OPTION_WORD, .offset = AT(trace_format), .choices = trace_format_words, .placeholder = "NAME",
 		.preset_words = "by its looks", .help = "show: what the file is"},
 
+	// Simulating
+	{.placeholder = "ACTION", .commands = FOR_SIM, .kind = OPTION_WORD, .offset = AT(sim_action), .choices = sim_action_words, .required = true,
+		.help = "what to simulate, as above"},
+	{.flag = "--seeds", .commands = FOR_SIM, .kind = OPTION_STRING, .offset = AT(sim_seeds), .preset = "1..1000", .placeholder = "A..B",
+		.help = "check: the seeds to run, both included; A alone is one seed"},
+	{.flag = "--jobs", .letter = 'j', .commands = FOR_SIM, .kind = OPTION_INT, .offset = AT(sim_jobs), .preset = "0", .preset_words = "every core", .max = 256,
+		.placeholder = "N", .help = "check: seeds that run at once"},
+	{.flag = "--faults", .commands = FOR_SIM, .kind = OPTION_STRING, .offset = AT(sim_faults), .preset_words = "all", .placeholder = "LIST",
+		.help = "check: only these classes of faults, joined by commas, or none"},
+	{.flag = "--window", .commands = FOR_SIM, .kind = OPTION_STRING, .offset = AT(sim_window), .preset_words = "all", .placeholder = "A..B",
+		.help = "check: only faults that begin between these seconds of virtual time"},
+	{.flag = "--shrink", .commands = FOR_SIM, .kind = OPTION_U64, .offset = AT(sim_shrink), .placeholder = "SEED",
+		.help = "check: find the fewest classes and the narrowest window with which a failing seed still fails"},
+	{.flag = "--show", .commands = FOR_SIM, .kind = OPTION_BOOL, .offset = AT(sim_show), .help = "check: print what happens in each seed, without other processes"},
+
 	// Every command
-	{.flag = "--json", .commands = FOR_TRACE | FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE, .kind = OPTION_BOOL,
+	{.flag = "--json", .commands = FOR_SIM | FOR_TRACE | FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE, .kind = OPTION_BOOL,
 		.offset = AT(json), .help = "print one JSON object"},
 	{.flag = "--state", .key = "state", .commands = FOR_STATE, .kind = OPTION_PATH, .offset = AT(state), .example = "\"/home/me/.local/state/hearth\"", .placeholder = "DIR",
 		.preset_words = "$XDG_STATE_HOME/hearth, else ~/.local/state/hearth",

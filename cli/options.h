@@ -30,6 +30,7 @@ enum {
 	FOR_TOKENIZE = 1 << 7,
 	FOR_CONFIG = 1 << 8,
 	FOR_TRACE = 1 << 9,
+	FOR_SIM = 1 << 10,
 };
 
 enum option_kind {
@@ -58,7 +59,7 @@ struct host_port_list {
 	int32_t n;
 };
 
-#define OPTIONS_MAX 64 // entries of the table; a static assertion in option_table.c compares
+#define OPTIONS_MAX 128 // entries of the table; a static assertion in option_table.c compares
 
 // Every option of every command. Strings are borrowed from argv or from `config_text`, NULL when not given.
 struct options {
@@ -130,6 +131,16 @@ struct options {
 	uint64_t trace_seed;
 	const char *output;       // NULL: standard output
 	const char *trace_format; // NULL: by its looks
+
+	// sim
+	const char *sim_action;
+	const char *sim_subject; // a scenario file
+	const char *sim_seeds;   // "A..B"
+	const char *sim_faults;  // words joined by commas, NULL: all
+	const char *sim_window;  // "A..B", seconds, NULL: all
+	uint64_t sim_shrink;     // options_given tells whether there is one
+	int32_t sim_jobs;        // 0: every core
+	bool sim_show;
 
 	uint8_t origins[OPTIONS_MAX]; // enum option_origin of each entry
 	struct arena config_text;     // owned: strings of the file
