@@ -84,7 +84,6 @@ def test_chunks_threads_and_sampling_change_nothing(cluster):
     same(cluster.run(PROMPT, *options, n=12), alone)
 
 
-@pytest.mark.covering
 def test_serve_alone_answers(cluster):
     cluster.serve()
     status = cluster.wait_ready()
@@ -231,7 +230,6 @@ def test_an_answer_without_a_possible_plan_ends_with_an_error(cluster):
     assert "gave up after 3 s" in p.log() and "1 of 2 stages of --split" in p.log()
 
 
-@pytest.mark.covering
 def test_a_blocked_port_makes_a_relay(cluster):
     """Both nodes listen where nobody dials them (the address the coordinator sees is another): their steps go through the coordinator."""
     alone = cluster.run_alone(PROMPT, n=8)
