@@ -163,7 +163,8 @@ struct coord_event {
 		} revoke;
 		struct {
 			uint32_t id;
-			enum err err;
+			const enum err *errs; // in the order of the effect; NULL: all are OK
+			const char *text;     // of the first failure; NULL or "" when there is none
 		} forward_done;
 		struct {
 			uint32_t id;
@@ -185,6 +186,7 @@ struct coord_event {
 struct coord_embed_item {
 	const int32_t *tokens; // valid until FORWARD_DONE
 	int32_t n_tokens;
+	int32_t pos; // of the first
 	int32_t buf;
 };
 

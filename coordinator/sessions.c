@@ -267,7 +267,8 @@ static void start_embedding(struct coordinator *c, struct coord_effects *fx)
 		s->embedding = true;
 		s->ready_n = n;
 		c->embed_session[c->n_embed] = i;
-		c->embed[c->n_embed++] = (struct coord_embed_item){.tokens = s->tokens + s->n_embedded, .n_tokens = n, .buf = buf};
+		c->embed[c->n_embed++] = (struct coord_embed_item){
+			.tokens = s->tokens + s->n_embedded, .n_tokens = n, .pos = s->n_embedded, .buf = buf};
 	}
 	if (c->n_embed == 0)
 		return;
@@ -285,14 +286,16 @@ void sessions_on_forward_done(struct coordinator *c, const struct coord_event *e
 		return;
 	c->forward_id = 0;
 	bool is_current = c->plan_state == PLAN_READY && c->forward_epoch.v == c->plan.epoch.v;
+	const char *text = ev->u.forward_done.text && ev->u.forward_done.text[0] ? ev->u.forward_done.text : "the embedding failed on the coordinator";
 	for (int32_t i = 0; i < c->n_embed; i++) {
 		struct session *s = &c->sessions[c->embed_session[i]];
+		enum err e = ev->u.forward_done.errs ? ev->u.forward_done.errs[i] : OK;
 		s->embedding = false;
 		if (s->state != SESSION_ACTIVE || !is_current) {
 			sessions_buf_give(c, c->embed[i].buf);
-		} else if (ev->u.forward_done.err != OK) {
+		} else if (e != OK) {
 			sessions_buf_give(c, c->embed[i].buf);
-			sessions_end(c, s, COORD_END_ERROR, ev->u.forward_done.err, "the embedding failed on the coordinator", fx);
+			sessions_end(c, s, COORD_END_ERROR, e, text, fx);
 		} else {
 			s->ready_buf = c->embed[i].buf;
 			if (s->seq_sent == s->seq_back)

@@ -123,16 +123,20 @@ void stage_work_forward(struct stage_work *w, int32_t layer_begin, int32_t layer
 	}
 }
 
-enum err stage_work_embed(struct stage_work *w, const struct embed_item *items, int32_t n, struct errmsg *em)
+enum err stage_work_embed(struct stage_work *w, struct embed_item *items, int32_t n, struct errmsg *em)
 {
-	enum err e = model_check_unchanged(w->model, em);
-	for (int32_t i = 0; i < n && e == OK; i++) {
-		struct engine_item it = {.tokens = items[i].tokens, .n_tokens = items[i].n_tokens, .hidden = w->hidden};
-		e = engine_embed(w->engine, &it, 1, em);
-		if (e == OK)
+	struct errmsg later;
+	em->text[0] = '\0';
+	enum err changed = model_check_unchanged(w->model, em), first = changed;
+	for (int32_t i = 0; i < n; i++) {
+		struct engine_item it = {.tokens = items[i].tokens, .n_tokens = items[i].n_tokens, .pos_begin = items[i].pos, .hidden = w->hidden};
+		items[i].err = changed != OK ? changed : engine_embed(w->engine, &it, 1, first == OK ? em : &later);
+		if (items[i].err == OK)
 			encode_rows(w, w->hidden, items[i].n_tokens, items[i].wire);
+		else if (first == OK)
+			first = items[i].err;
 	}
-	return e;
+	return first;
 }
 
 // A row of logits on its way: whose, and whether it is the one to draw from.

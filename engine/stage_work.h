@@ -32,7 +32,9 @@ void stage_work_forward(struct stage_work *w, int32_t layer_begin, int32_t layer
 struct embed_item {
 	const int32_t *tokens; // (n_tokens)
 	int32_t n_tokens;
+	int32_t pos;           // of the first, for em
 	uint8_t *wire;         // out
+	enum err err;          // out
 };
 
 struct sample_item {
@@ -46,8 +48,8 @@ struct sample_item {
 	enum err err;             // out
 };
 
-// The head's: the engine of c has has_head and no layers.
-MUST_USE enum err stage_work_embed(struct stage_work *w, const struct embed_item *items, int32_t n, struct errmsg *em);
+// The head's: the engine of c has has_head and no layers. Each item has its own err; the first failure is returned, and em tells of it.
+MUST_USE enum err stage_work_embed(struct stage_work *w, struct embed_item *items, int32_t n, struct errmsg *em);
 // stage_work_sample computes lm_head for all rows together; only rows that are hashed or drawn from.
 void stage_work_sample(struct stage_work *w, struct sample_item *items, int32_t n, struct errmsg *em);
 

@@ -170,10 +170,11 @@ def data(rng, name, kind, cols, rows, shift):
     return blocks(rng, kind, cols // block_len * rows, shift)
 
 
-def loud_row(token, cols):
-    """A row of q8_0 whose values are 127 * 512 = 65,024 or the negative: f16 still holds it, but not the sum with what LOUD_SHIFT makes."""
+def loud_row(token, layer, cols):
+    """A row of q8_0 whose values are 127 * 512 = 65,024 or the negative: f16 still holds it, but not the sum with what LOUD_SHIFT makes.
+    Twice that for layer -1, the embedding."""
     rng = Rng(token)
-    return b"".join(struct.pack("<H32b", 24 << 10, *(127 if rng.next() & 1 else -127 for _ in range(32))) for _ in range(cols // 32))
+    return b"".join(struct.pack("<H32b", (24 if layer >= 0 else 25) << 10, *(127 if rng.next() & 1 else -127 for _ in range(32))) for _ in range(cols // 32))
 
 
 def tensor_data(rng, o, name, kind, cols, rows):
@@ -181,7 +182,7 @@ def tensor_data(rng, o, name, kind, cols, rows):
     shift = LOUD_SHIFT if name == f"blk.{layer}.ffn_down.weight" else 0
     raw = data(rng, name, kind, cols, rows, shift)
     if token >= 0 and name == "token_embd.weight":
-        row = loud_row(token, cols)
+        row = loud_row(token, layer, cols)
         raw = raw[: token * len(row)] + row + raw[(token + 1) * len(row) :]
     return raw
 
@@ -232,11 +233,11 @@ def main():
     p.add_argument("--untied", action="store_true", help="write output.weight")
     p.add_argument("--biases", action="store_true", help="write q, k and v biases")
     p.add_argument("--loud", type=token_and_layer, metavar="TOKEN:LAYER", default=(-1, -1),
-                   help="the hidden state of this token leaves f16's range at this layer, that of others does not")
+                   help="the hidden state of this token leaves f16's range at this layer (-1: when it is embedded), that of others does not")
     o = p.parse_args()
     if o.vocab < VOCAB_MIN:
         p.error(f"--vocab {o.vocab}, wanted at least {VOCAB_MIN}")
-    if o.loud[0] >= 0 and (o.embd_type != "q8_0" or not o.untied or o.loud[0] >= o.vocab or not 0 <= o.loud[1] < o.layers):
+    if o.loud[0] >= 0 and (o.embd_type != "q8_0" or not o.untied or o.loud[0] >= o.vocab or not -1 <= o.loud[1] < o.layers):
         p.error("--loud wants a token and a layer of the model, --embd-type q8_0, and --untied: a tied head would say the loud token always")
     raw = build(o)
     with open(o.out, "wb") as f:

@@ -12,9 +12,9 @@ struct head_job {
 	uint32_t id;
 	bool is_busy;
 	int32_t n;
-	enum err err;
 	struct errmsg em;
 	struct embed_item embed[COORD_ITEMS_MAX];
+	enum err errs[COORD_ITEMS_MAX]; // of embed
 	struct sample_item sample[COORD_ITEMS_MAX];
 	struct coord_sampled sampled[COORD_ITEMS_MAX];
 };
@@ -60,7 +60,8 @@ static void job_start(struct head_job *j, void (*run)(struct worker_job *))
 static void run_embed(struct worker_job *job)
 {
 	struct head_job *j = (struct head_job *)job;
-	j->err = stage_work_embed(j->head->work, j->embed, j->n, &j->em);
+	enum err first = stage_work_embed(j->head->work, j->embed, j->n, &j->em);
+	(void)first; // each item has its own
 }
 
 static void on_embedded(void *ctx)
@@ -68,11 +69,14 @@ static void on_embedded(void *ctx)
 	struct head_job *j = ctx;
 	struct coord_head *h = j->head;
 	j->is_busy = false;
-	if (j->err != OK)
+	if (j->em.text[0])
 		log_line(h->p.log, LOG_ERROR, "%s", j->em.text);
+	for (int32_t i = 0; i < j->n; i++)
+		j->errs[i] = j->embed[i].err;
 	struct coord_event ev = {.type = COORD_EV_FORWARD_DONE};
 	ev.u.forward_done.id = j->id;
-	ev.u.forward_done.err = j->err;
+	ev.u.forward_done.errs = j->errs;
+	ev.u.forward_done.text = j->em.text;
 	h->p.on_event(h->p.ctx, &ev);
 }
 
@@ -83,7 +87,8 @@ void coord_head_forward(struct coord_head *h, const struct coord_effect *f)
 	j->n = f->u.forward.n_items;
 	for (int32_t i = 0; i < j->n; i++) {
 		const struct coord_embed_item *it = &f->u.forward.items[i];
-		j->embed[i] = (struct embed_item){.tokens = it->tokens, .n_tokens = it->n_tokens, .wire = coord_head_bytes(h, it->buf, 0, 0)};
+		j->embed[i] = (struct embed_item){.tokens = it->tokens, .n_tokens = it->n_tokens, .pos = it->pos,
+			.wire = coord_head_bytes(h, it->buf, 0, 0)};
 	}
 	job_start(j, run_embed);
 }

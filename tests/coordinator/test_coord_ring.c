@@ -323,6 +323,35 @@ static void steps_wait_for_the_credits_of_those_on_an_old_link(void **state)
 	stop(&h);
 }
 
+static void one_embedding_that_fails_ends_its_request_alone(void **state)
+{
+	(void)state;
+	struct host h;
+	struct coordinator_config config = base_config();
+	config.n_slots = 3;
+	start(&h, &config, 1);
+	arrive(&h, 1);
+	be_ready(&h, 1);
+	submit(&h, 1, 1, 3);
+	uint32_t id = find_fx(&h, COORD_FX_FORWARD, 0)->u.forward.id;
+	submit(&h, 2, 1, 3); // these two wait for the head, and are embedded together
+	submit(&h, 3, 1, 3);
+	struct coord_event ev = {.type = COORD_EV_FORWARD_DONE, .u.forward_done.id = id};
+	step(&h, &ev);
+	struct coord_effect *f = find_fx(&h, COORD_FX_FORWARD, 0);
+	assert_int_equal(f->u.forward.n_items, 2);
+	ev.u.forward_done.id = f->u.forward.id;
+	ev.u.forward_done.errs = (const enum err[]){ERR_NON_FINITE, OK};
+	ev.u.forward_done.text = "embedding: too loud";
+	step(&h, &ev);
+	const struct coord_effect *end = end_of(&h);
+	assert_int_equal(end->u.end.req, 2);
+	assert_int_equal(end->u.end.err, ERR_NON_FINITE);
+	assert_string_equal(end->u.end.text, "embedding: too loud");
+	assert_int_equal(n_steps_sent(&h, h.data[1]), 1); // the other one's
+	stop(&h);
+}
+
 static void an_old_link_that_breaks_with_frames_of_the_plan_loses_it(void **state)
 {
 	(void)state;
@@ -564,6 +593,7 @@ int main(void)
 		cmocka_unit_test(silence_while_this_machine_slept_is_no_stall),
 		cmocka_unit_test(frames_on_a_link_that_has_a_successor_still_count),
 		cmocka_unit_test(steps_wait_for_the_credits_of_those_on_an_old_link),
+		cmocka_unit_test(one_embedding_that_fails_ends_its_request_alone),
 		cmocka_unit_test(an_old_link_that_breaks_with_frames_of_the_plan_loses_it),
 		cmocka_unit_test(a_node_that_came_again_survives_the_end_of_its_old_links),
 		cmocka_unit_test(a_hello_on_an_old_link_says_nothing_any_more),

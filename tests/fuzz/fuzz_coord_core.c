@@ -239,10 +239,14 @@ static void finish(struct world *w, uint8_t which)
 {
 	uint8_t a = reader_u8(&w->in);
 	struct coord_sampled sampled[COORD_ITEMS_MAX];
+	enum err errs[COORD_ITEMS_MAX];
 	struct coord_event ev = {.type = COORD_EV_FORWARD_DONE};
 	if (which == 0 && w->embed_id != 0) {
 		ev.u.forward_done.id = w->embed_id;
-		ev.u.forward_done.err = a % 16 == 0 ? ERR_NOMEM : OK;
+		for (int32_t i = 0; i < COORD_ITEMS_MAX; i++)
+			errs[i] = (a + i) % 16 == 0 ? ERR_NON_FINITE : OK;
+		ev.u.forward_done.errs = a == 0xff ? NULL : errs;
+		ev.u.forward_done.text = a % 2 == 0 ? "embedding: out of range" : NULL;
 		w->embed_id = 0;
 	} else if (which == 1 && w->sample_id != 0) {
 		for (int32_t i = 0; i < w->n_sample; i++)

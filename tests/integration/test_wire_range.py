@@ -44,6 +44,16 @@ def tiny(request, hearth, loud, tmp_path):
     c.close()
 
 
+@pytest.fixture
+def loud_from_the_start(request, hearth, tmp_path):
+    """A cluster for a model whose token 125, a z, is loud before any layer."""
+    model = make_model(tmp_path / "z.gguf", "--loud", "125:-1")
+    c = Cluster(hearth, model, tmp_path)
+    request.node.hearth_clusters = [c]
+    yield c
+    c.close()
+
+
 def fault_of(text):
     """(position, value) of the fault a message names, which is one."""
     m = FAULT.search(text)
@@ -122,3 +132,31 @@ def test_the_api_says_it_whole_or_in_a_stream_and_others_hear_nothing_of_it(tiny
     assert [(s, fault_of(e["error"]["message"])) for s, e in results] == [(500, fault_of(alone.stderr))] * 3
     api.wait_quiet()
     assert api.call("GET", "/health")[1]["status"] == "ok"
+
+
+def test_an_embedding_out_of_range_ends_its_own_request_only(loud_from_the_start):
+    c = loud_from_the_start
+    fault = r"embedding: output of position %d is out of f16's range \(got -?130048, at most 65504\): use another wire type"
+    p = c.command("run", c.model, "-p", "ab z", "-n", "8", "--wire", "f16", check=False)
+    assert p.returncode == 1 and re.search(fault % 3, p.stderr)
+    assert c.run_alone("ab z", "--wire", "bf16", n=8)["output_ids"]
+    api = Api(c.serve("--nodes", "1", "--wire", "f16", "--threads", "1", http=True), c.model.stem)
+    c.join("a", "--threads", "1")
+    c.wait_ready()
+    seed, want = next((seed, body["choices"]) for seed, (status, body) in (
+        (seed, api.post("/v1/completions", prompt="the cat", seed=seed, max_tokens=60)) for seed in range(50)) if status == 200)
+    results = []
+
+    def ask():
+        for _ in range(10):
+            results.append(api.post("/v1/completions", prompt="ab z", max_tokens=8))
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for t in threads:
+        t.start()
+    got = [api.complete(prompt="the cat", seed=seed, max_tokens=60)["choices"] for _ in range(3)]
+    for t in threads:
+        t.join()
+    assert got == [want] * 3
+    assert len(results) == 30
+    for status, error in results:
+        assert (status, error["error"]["code"]) == (500, "not_finite") and re.search(fault % 3, error["error"]["message"])
