@@ -49,16 +49,16 @@ def is_refused(cluster, process, name, times=3):
 
 @pytest.mark.covering
 def test_a_revoked_node_loses_its_direct_links_though_it_does_nothing(cluster):
-    """Three nodes in a ring; the middle one is stopped, so that whatever is closed, the others close."""
+    """Three nodes in a ring; the middle one is stopped, so that whatever is closed, the others close. An answer is under way, and goes on."""
     coordinator = cluster.serve("--no-node", "--nodes", "2")
     for name in "abc":
         cluster.join(name, "--threads", "1", "--log", "debug")
     first, victim, last = wait_stages(cluster, 3, direct=True)
-    before = cluster.run(PROMPT, n=4)
+    before, whole = cluster.run(PROMPT, n=4), cluster.run(PROMPT, n=60)["text"]
     p = {name: cluster.processes[name] for name in "abc"}
     wait_until(lambda: all(n_links(p[victim], p[n]) == 1 for n in (first, last)), 10, "one link a hop: for a moment there are both ends'")
     assert n_links(p[victim], coordinator) == 2
-    client = cluster.start_run("client", PROMPT, n=400)
+    client = cluster.start_run("client", PROMPT, n=60)
     wait_until(lambda: len(client.out()) >= 5, 30, "the answer to begin")
 
     p[victim].send(signal.SIGSTOP)
@@ -67,10 +67,9 @@ def test_a_revoked_node_loses_its_direct_links_though_it_does_nothing(cluster):
     wait_until(lambda: not n_links(p[victim], coordinator), 2, "the coordinator to close its links")
     wait_until(lambda: not n_links(p[victim], p[first]) and not n_links(p[victim], p[last]), 2, "the neighbours to close theirs")
     assert time.monotonic() - begin < 2 * PATIENCE  # silence would have been noticed after eight
-    assert client.wait_exit(5) == 1
-    assert "node %s, which this answer needs, was lost: it was revoked" % victim in client.log()
 
-    # The others go on under a new plan, with a link of their own.
+    # The others go on under a new plan, with a link of their own, and with the answer.
+    assert client.wait_exit(60) == 0 and client.out().strip() == whole.strip()
     assert wait_stages(cluster, 2, direct=True) == [first, last]
     same(cluster.run(PROMPT, n=4), before)
     wait_until(lambda: n_links(p[first], p[last]) == 1, 10, "one link between the others")
@@ -86,7 +85,7 @@ def test_a_revoked_node_loses_its_direct_links_though_it_does_nothing(cluster):
     p[victim].wait_log("is this machine still a member")
     assert is_refused(cluster, p[victim], victim) == []
     for name in (first, last):
-        wait_until(lambda: n_refusals(p[victim], name) >= 2, 30, "%s to refuse it" % name)
+        wait_until(lambda: n_refusals(p[victim], name) >= 1, 60, "%s to refuse it" % name)
         assert n_links(p[victim], p[name]) == 0
     assert {n["name"] for n in cluster.status()["nodes"]} >= {first, last}
     assert cluster.status()["ready"]
