@@ -345,7 +345,7 @@ static void leave_if_changed(struct node_runtime *rt, enum err err)
 static void run_forward(struct worker_job *job)
 {
 	struct rt_job *j = (struct rt_job *)job;
-	stage_work_forward(j->rt->work, j->config.layer_begin, j->config.layer_end, j->items, j->n_items, &j->em);
+	stage_work_forward(j->rt->work, j->rt->load.config.layer_begin, j->rt->load.config.layer_end, j->items, j->n_items, &j->em);
 }
 
 static void on_forward(void *ctx)
