@@ -1,7 +1,7 @@
 // hearth: finds the command, reads its options, runs it.
 #include "cli/bus_guard.h"
 #include "cli/command.h"
-#include "cli/suggest.h"
+#include "base/suggest.h"
 
 #include "kernels/canonical.h"
 #include "net/keys.h"

@@ -3,7 +3,7 @@
 #include "base/printable.h"
 #include "base/toml.h"
 #include "cli/option_values.h"
-#include "cli/suggest.h"
+#include "base/suggest.h"
 
 #include <errno.h>
 #include <fcntl.h>

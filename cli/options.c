@@ -4,7 +4,7 @@
 #include "base/assert.h"
 #include "cli/option_file.h"
 #include "cli/option_values.h"
-#include "cli/suggest.h"
+#include "base/suggest.h"
 
 #include <sched.h>
 #include <string.h>

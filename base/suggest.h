@@ -1,6 +1,6 @@
 // "did you mean": the nearest of some words by edit distance (insert, delete, replace, swap of neighbours).
-#ifndef HEARTH_CLI_SUGGEST_H
-#define HEARTH_CLI_SUGGEST_H
+#ifndef HEARTH_BASE_SUGGEST_H
+#define HEARTH_BASE_SUGGEST_H
 
 #include <stddef.h>
 
