@@ -14,7 +14,7 @@ static const char *const wire_words[] = {"f32", "bf16", "f16", "q8", NULL};
 static const char *const trace_action_words[] = {"generate", "show", "record", NULL};
 static const char *const trace_format_words[] = {"csv", "ping", "mahimahi", "netem", NULL};
 
-static const char *const sim_action_words[] = {"check", NULL};
+static const char *const sim_action_words[] = {"run", "check", NULL};
 
 static const struct option table[] = {
 	// What to work on
@@ -134,6 +134,12 @@ static const struct option table[] = {
 	// Simulating
 	{.placeholder = "ACTION", .commands = FOR_SIM, .kind = OPTION_WORD, .offset = AT(sim_action), .choices = sim_action_words, .required = true,
 		.help = "what to simulate, as above"},
+	{.placeholder = "SCENARIO", .commands = FOR_SIM, .kind = OPTION_PATH, .offset = AT(sim_subject),
+		.help = "run: machines, links, model, plan and requests, a TOML file (docs/scenarios.md)"},
+	{.flag = "--svg", .commands = FOR_SIM, .kind = OPTION_PATH, .offset = AT(sim_svg), .placeholder = "FILE",
+		.help = "run: draw who does what when, as a Gantt chart"},
+	{.flag = "--trace", .commands = FOR_SIM, .kind = OPTION_PATH, .offset = AT(sim_trace), .placeholder = "FILE",
+		.help = "run: write the same as a trace for chrome://tracing or ui.perfetto.dev"},
 	{.flag = "--seeds", .commands = FOR_SIM, .kind = OPTION_STRING, .offset = AT(sim_seeds), .preset = "1..1000", .placeholder = "A..B",
 		.help = "check: the seeds to run, both included; A alone is one seed"},
 	{.flag = "--jobs", .letter = 'j', .commands = FOR_SIM, .kind = OPTION_INT, .offset = AT(sim_jobs), .preset = "0", .preset_words = "every core", .max = 256,

@@ -141,6 +141,8 @@ struct options {
 	uint64_t sim_shrink;     // options_given tells whether there is one
 	int32_t sim_jobs;        // 0: every core
 	bool sim_show;
+	const char *sim_svg;   // NULL: no picture
+	const char *sim_trace; // NULL: no trace
 
 	uint8_t origins[OPTIONS_MAX]; // enum option_origin of each entry
 	struct arena config_text;     // owned: strings of the file

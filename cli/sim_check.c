@@ -1,6 +1,6 @@
 // `hearth sim check`: seeds of simulated clusters with faults; and the smallest form of one that fails.
 #include "cli/command.h"
-#include "cli/suggest.h"
+#include "base/suggest.h"
 #include "sim/shell/check_run.h"
 
 #include <inttypes.h>

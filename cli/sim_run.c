@@ -1,0 +1,111 @@
+// `hearth sim run SCENARIO`: reads the scenario and the traces it names, runs it, writes text or JSON and the pictures.
+#include "cli/sim_run.h"
+
+#include "cli/command.h"
+
+#include "model/mapped_file.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define PATH_CAP 4096
+
+// Files are named as seen from the scenario's folder.
+struct files {
+	const char *scenario_path;
+	struct mapped_file open; // the last one
+};
+
+static enum err load(void *ctx, const char *path, const char **text, size_t *len, struct errmsg *em)
+{
+	struct files *f = ctx;
+	char full[PATH_CAP];
+	const char *slash = strrchr(f->scenario_path, '/');
+	int folder = path[0] == '/' || slash == NULL ? 0 : (int)(slash - f->scenario_path) + 1;
+	if ((size_t)snprintf(full, sizeof full, "%.*s%s", folder, f->scenario_path, path) >= sizeof full)
+		return errmsg_fail(em, ERR_LIMIT, "%.100s: a path of more than %d bytes", path, PATH_CAP - 1);
+	mapped_file_close(&f->open);
+	enum err e = mapped_file_open(full, &f->open, em);
+	if (e != OK)
+		return errmsg_prefix(em, e, "%.200s", full);
+	*text = (const char *)f->open.data;
+	*len = f->open.bytes;
+	return OK;
+}
+
+static enum err open_scenario(const char *path, struct scenario *s, struct errmsg *em)
+{
+	struct mapped_file file;
+	struct files files = {.scenario_path = path};
+	struct scenario_loader loader = {.ctx = &files, .load = load};
+	enum err e = mapped_file_open(path, &file, em);
+	if (e != OK)
+		return errmsg_prefix(em, e, "%.200s", path);
+	e = scenario_open(path, (const char *)file.data, file.bytes, &loader, s, em);
+	mapped_file_close(&files.open);
+	mapped_file_close(&file);
+	return e;
+}
+
+static void print_svg(FILE *to, const struct scenario *s, const struct prediction *p)
+{
+	char title[NAME_CAP + SCENARIO_TEXT_CAP];
+	snprintf(title, sizeof title, "%s: %s", s->name, s->about[0] ? s->about : s->model_name);
+	report_svg(&p->report, title, to);
+}
+
+static void print_trace(FILE *to, const struct scenario *s, const struct prediction *p)
+{
+	(void)s;
+	report_chrome_trace(&p->report, to);
+}
+
+static enum err write_file(const char *path, void (*print)(FILE *, const struct scenario *, const struct prediction *), const struct scenario *s,
+	const struct prediction *p, struct errmsg *em)
+{
+	FILE *to = fopen(path, "we");
+	if (to == NULL)
+		return errmsg_fail(em, ERR_IO, "%.200s: cannot open: %s", path, strerror(errno));
+	print(to, s, p);
+	bool failed = ferror(to) != 0;
+	failed = fclose(to) != 0 || failed;
+	return failed ? errmsg_fail(em, ERR_IO, "%.200s: cannot write: %s", path, strerror(errno)) : OK;
+}
+
+static enum err print_all(const struct options *o, const struct scenario *s, const struct prediction *p, struct errmsg *em)
+{
+	enum err e = o->sim_svg ? write_file(o->sim_svg, print_svg, s, p, em) : OK;
+	if (e == OK && o->sim_trace)
+		e = write_file(o->sim_trace, print_trace, s, p, em);
+	if (e != OK)
+		return e;
+	if (o->json)
+		e = sim_run_print_json(stdout, s, p);
+	else
+		sim_run_print(stdout, s, p);
+	if (e == OK && fflush(stdout) != 0)
+		e = ERR_IO;
+	return e == OK ? OK : errmsg_fail(em, e, "cannot write to standard output");
+}
+
+int sim_run(const struct command_ctx *ctx)
+{
+	struct errmsg em;
+	struct scenario s;
+	struct prediction p;
+	const char *path = ctx->opts->sim_subject;
+	if (path == NULL) {
+		command_print_error("sim run", "SCENARIO is missing: a TOML file, see sim/scenarios/");
+		return EXIT_USAGE;
+	}
+	enum err e = open_scenario(path, &s, &em);
+	if (e != OK)
+		return command_fail(ctx, "%s", em.text);
+	e = prediction_run(&s, &p, &em);
+	if (e == OK) {
+		e = print_all(ctx->opts, &s, &p, &em);
+		prediction_close(&p);
+	}
+	scenario_close(&s);
+	return e == OK ? EXIT_DONE : command_fail(ctx, "%s", em.text);
+}

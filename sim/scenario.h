@@ -1,0 +1,147 @@
+// A scenario: machines, links, a model, a plan and requests, read from a TOML file. docs/scenarios.md is its manual.
+//
+// Text becomes a checked description; nothing is computed here but what follows from the text alone (mean delays, the even split). An
+// error names file, line and key, and what was wanted; an unknown key gets a suggestion. A figure may be written
+// { value = "45 GB/s", derived = "where from" }: it is listed in `derived`, and every report repeats that list.
+// The scenario owns all its memory. Files it names (traces, models) come through the caller's loader. One thread.
+#ifndef HEARTH_SIM_SCENARIO_H
+#define HEARTH_SIM_SCENARIO_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/wire_type.h"
+#include "partition/cluster.h"
+#include "partition/cost.h"
+#include "sim/profiles.h"
+#include "sim/trace.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SCENARIO_DEVICES_MAX 64       // what a coordinator keeps, see NODES_MAX
+#define SCENARIO_REQUESTS_MAX 1024
+#define SCENARIO_ACCESS_POINTS_MAX 16
+#define SCENARIO_LINKS_MAX 512        // pairs described one by one
+#define SCENARIO_TEXT_CAP 512         // of `about` and of a derivation
+#define SCENARIO_DERIVED_MAX 256
+#define SCENARIO_TRACES_MAX 16
+
+// The delay of a machine's own leg, or of a link.
+struct scenario_delay {
+	double fixed_s;                // one way
+	const struct profile *profile; // NULL: none
+	const struct trace *trace;     // NULL: none
+};
+
+struct scenario_station {
+	int32_t access_point; // -1: wired
+	struct scenario_delay delay;
+	double rate;          // bytes/s of its wire; 0: no limit (the air's is the access point's)
+};
+
+struct scenario_access_point {
+	char name[NAME_CAP];
+	double rate; // bytes/s of one air transit, shared by all its stations; 0: no limit
+};
+
+struct scenario_link {
+	int32_t a, b;
+	struct scenario_delay delay;
+	double rate; // bytes/s each way; 0: no limit
+	double loss; // of packets
+};
+
+struct scenario_request {
+	double at_s;
+	int32_t n_prompt, n_predict;
+};
+
+struct scenario_derived {
+	char name[NAME_CAP + 32]; // "D3.cpu_read"
+	char value[48];
+	char why[SCENARIO_TEXT_CAP];
+};
+
+// A group of machines that computes every layer together (cost-model.md, section 6).
+enum scenario_exchange { EXCHANGE_NONE, EXCHANGE_PAIR, EXCHANGE_STAR, EXCHANGE_TREE, EXCHANGE_RING, EXCHANGE_DIRECT, EXCHANGE_BROADCAST };
+
+struct scenario_group {
+	enum scenario_exchange exchange; // NONE: a pipeline
+	int32_t per_layer;    // exchanges in one layer
+	double bytes;         // that a member contributes
+	double software_s;    // of one message
+	double streamed;      // part of each member's weights that is read from disk for every token, [0, 1]
+};
+
+struct scenario_published {
+	double tpot_s, ttft_s; // 0: not published
+	char source[SCENARIO_TEXT_CAP];
+	char note[SCENARIO_TEXT_CAP]; // what explains, or does not explain, the difference
+};
+
+struct scenario {
+	struct arena arena; // owned: everything pointed to but the traces
+	struct arena trace_arenas[SCENARIO_TRACES_MAX];
+	struct trace traces[SCENARIO_TRACES_MAX];
+	char trace_paths[SCENARIO_TRACES_MAX][SCENARIO_TEXT_CAP];
+	int32_t n_traces;
+	char name[NAME_CAP];
+	char about[SCENARIO_TEXT_CAP];
+	uint64_t seed;
+	double duration_s; // of simulated time at most
+
+	char model_name[NAME_CAP];
+	struct model_shape shape;
+	int32_t hidden_dim, vocab_size;
+	enum wire_type wire;
+
+	int32_t n_devices;
+	struct cluster_device *devices;    // (n_devices) in the file's order
+	struct scenario_station *stations; // (n_devices)
+	struct scenario_access_point access_points[SCENARIO_ACCESS_POINTS_MAX];
+	int32_t n_access_points;
+	struct scenario_link default_link;
+	struct scenario_link *links;
+	int32_t n_links;
+	struct cluster cluster; // means, for the cost model: a matrix
+
+	struct cost_plan plan; // the coordinator's device first if it holds layers
+	bool is_even;          // nobody gave the layers
+	struct cost_params params;
+	struct scenario_group group;
+
+	int32_t n_slots, ctx_len, chunk;
+	struct scenario_request *requests;
+	int32_t n_requests;
+	struct scenario_derived *derived;
+	int32_t n_derived;
+	struct scenario_published published;
+};
+
+// The text of a file that the scenario names; it stays valid until the next call, or until scenario_open returns.
+struct scenario_loader {
+	void *ctx;
+	enum err (*load)(void *ctx, const char *path, const char **text, size_t *len, struct errmsg *em);
+};
+
+// scenario_open reads a scenario; `name` stands before messages: "home.toml:12: device.memory: ...". The loader may be NULL: then files are
+// refused. On failure the caller owes nothing.
+MUST_USE enum err scenario_open(const char *name, const char *text, size_t len, const struct scenario_loader *loader, struct scenario *out,
+	struct errmsg *em);
+void scenario_close(struct scenario *s); // safe on a zeroed struct
+
+struct cost_case scenario_case(const struct scenario *s);
+// scenario_mean_delay_s is the mean one-way delay: what is fixed, and half the mean round trip.
+double scenario_mean_delay_s(const struct scenario_delay *d);
+// scenario_link is what lies between two devices.
+const struct scenario_link *scenario_link(const struct scenario *s, int32_t a, int32_t b);
+// scenario_network fills a network whose machine i is device machines[i]; its memory comes from the arena (scenario_network_bytes).
+struct network;
+MUST_USE enum err scenario_network(const struct scenario *s, const int32_t *machines, int32_t n_machines, struct arena *a, struct network *out,
+	struct errmsg *em);
+size_t scenario_network_bytes(int32_t n_machines);
+const char *scenario_exchange_name(enum scenario_exchange e);
+
+#endif

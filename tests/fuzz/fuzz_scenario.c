@@ -1,0 +1,66 @@
+// Any bytes as a scenario: a description that the cost model accepts, or an error with its place. What is accepted is also run, when it is
+// small: no assertion may fall.
+#include "sim/prediction.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TOKENS_MAX 64
+#define LAYERS_RUN_MAX 128
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool ok)
+{
+	if (!ok)
+		abort();
+}
+
+// A trace is whatever its name says: "1 2 3" are milliseconds of deliveries.
+static enum err load(void *ctx, const char *path, const char **text, size_t *len, struct errmsg *em)
+{
+	(void)ctx;
+	(void)em;
+	*text = path;
+	*len = strlen(path);
+	return OK;
+}
+
+static bool is_small(const struct scenario *s)
+{
+	int64_t tokens = 0;
+	for (int32_t i = 0; i < s->n_requests; i++)
+		tokens += s->requests[i].n_prompt + s->requests[i].n_predict;
+	return tokens <= TOKENS_MAX && s->shape.n_layers <= LAYERS_RUN_MAX && s->n_devices <= 4 && s->duration_s <= 7200;
+}
+
+static void run(const struct scenario *s)
+{
+	struct errmsg em = {""};
+	struct prediction p;
+	enum err e = prediction_run(s, &p, &em);
+	require(e == OK || em.text[0] != '\0');
+	if (e == OK)
+		prediction_close(&p);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct scenario s;
+	struct errmsg em = {""};
+	const struct scenario_loader loader = {.load = load};
+	if (size > 8192)
+		return 0;
+	enum err e = scenario_open("x", size ? (const char *)data : "", size, &loader, &s, &em);
+	if (e != OK) {
+		require(em.text[0] == 'x' && (e == ERR_FORMAT || e == ERR_LIMIT || e == ERR_RANGE));
+		return 0;
+	}
+	struct cost_case c = scenario_case(&s);
+	require(s.group.exchange != EXCHANGE_NONE || cost_check(&c, NULL) == OK);
+	require(s.n_devices >= 1 && s.n_requests >= 1);
+	if (is_small(&s))
+		run(&s);
+	scenario_close(&s);
+	return 0;
+}
