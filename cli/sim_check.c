@@ -259,7 +259,7 @@ static int run_seeds(const struct command_ctx *ctx, struct check_params *p)
 
 int sim_check(const struct command_ctx *ctx)
 {
-	struct check_params p = {0};
+	struct check_params p = {.trial.recovery = true};
 	struct errmsg em;
 	if (read_options(ctx->opts, &p, &em) != OK) {
 		command_print_error(ctx->command_name, em.text);

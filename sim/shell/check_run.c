@@ -152,19 +152,21 @@ static void work(struct shared *sh, struct worker *k, const struct check_params 
 
 static enum err start(struct shared *sh, struct worker *k, const struct check_params *p, struct errmsg *em)
 {
-	k->words = tmpfile();
-	if (k->words == NULL)
+	FILE *words = tmpfile();
+	if (words == NULL)
 		return errmsg_fail(em, ERR_IO, "a temporary file: %s", strerror(errno));
 	fflush(NULL);
-	k->pid = fork();
-	if (k->pid < 0) {
-		k->pid = 0;
-		fclose(k->words);
+	pid_t pid = fork();
+	if (pid < 0) {
+		fclose(words);
 		return errmsg_fail(em, ERR_IO, "a process for a worker: %s", strerror(errno));
 	}
-	if (k->pid > 0)
+	if (pid > 0) { // only the parent: the memory is shared
+		k->pid = pid;
+		k->words = words;
 		return OK;
-	dup2(fileno(k->words), STDERR_FILENO);
+	}
+	dup2(fileno(words), STDERR_FILENO);
 	work(sh, k, p);
 	fflush(NULL);
 	_exit(0);
