@@ -91,6 +91,8 @@ static const struct option table[] = {
 		.help = "where the OpenAI-compatible API listens; this machine only; port 0 takes a free one"},
 	{.flag = "--no-http", .key = "http.disabled", .commands = FOR_SERVE, .kind = OPTION_BOOL, .offset = AT(no_http),
 		.help = "offer no HTTP API"},
+	{.flag = "--no-journal", .key = "http.no_journal", .commands = FOR_SERVE, .kind = OPTION_BOOL, .offset = AT(no_journal),
+		.help = "keep no request on disk: a coordinator that is killed forgets what was under way; removes what an earlier one left"},
 
 	// This machine as a node
 	{.flag = "--name", .key = "node.name", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_NAME, .offset = AT(name), .example = "\"kitchen-pi\"",

@@ -101,6 +101,7 @@ struct options {
 	struct host_port listen; // serve: where nodes connect
 	struct host_port http;   // always loopback
 	bool no_http;
+	bool no_journal;
 	int32_t slots;
 	int32_t session_wait; // s
 	int32_t dead_after;   // ms

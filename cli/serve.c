@@ -7,6 +7,7 @@
 #include "cli/state_dir.h"
 #include "coordinator/shell/admin_api.h"
 #include "coordinator/shell/http_api.h"
+#include "coordinator/shell/journal.h"
 #include "net/keys.h"
 
 #include <stddef.h>
@@ -23,7 +24,7 @@ struct serve {
 	struct http_api *http; // NULL with --no-http
 	struct cluster_host_serve params;
 	uint8_t model_hash[HASH_BYTES];
-	char store_path[STATE_PATH_CAP];
+	char store_path[STATE_PATH_CAP], journal_dir[STATE_PATH_CAP];
 	char listen[HOST_PORT_TEXT_CAP];
 	char name[NAME_CAP];
 };
@@ -38,6 +39,8 @@ static enum err open_state(struct serve *s, struct errmsg *em)
 		e = state_dir_path(&s->state, "coordinator.key", key_path, sizeof key_path, em);
 	if (e == OK)
 		e = state_dir_path(&s->state, "cluster.db", s->store_path, sizeof s->store_path, em);
+	if (e == OK)
+		e = state_dir_path(&s->state, "journal", s->journal_dir, sizeof s->journal_dir, em);
 	return e == OK ? keys_open(&s->keys, key_path, em) : e;
 }
 
@@ -94,6 +97,7 @@ static enum err open_http(struct serve *s, struct errmsg *em)
 		.coord = h->coord,
 		.model = h->model,
 		.tokenizer = h->tokenizer,
+		.journal_dir = s->ctx->opts->no_journal ? NULL : s->journal_dir,
 		.host = s->ctx->opts->http.host,
 		.port = s->ctx->opts->http.port,
 	};
@@ -115,6 +119,8 @@ static enum err open_apis(struct serve *s, struct errmsg *em)
 		.state_dir = s->state.path,
 	};
 	advertise(o, coord_runtime_port(h->coord), &a.addresses); // the port that --listen HOST:0 gave
+	if (o->no_journal)
+		journal_erase(h->log, s->journal_dir);
 	enum err e = o->no_http ? OK : open_http(s, em);
 	if (e != OK)
 		return e;

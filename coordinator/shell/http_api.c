@@ -14,6 +14,7 @@
 #include <time.h>
 
 #define WATCH_NS 250000000 // how often clients that left are looked for: a second is promised
+#define PUMP_NS 10000000   // how often those who catch up get more
 
 // ---- health (the loop's thread)
 
@@ -30,58 +31,119 @@ static char *health_json(const struct http_api *h, const struct coord_status *s)
 	return text;
 }
 
-static void tell_health(struct http_call *c)
+static void tell_health(struct http_reader *r)
 {
 	struct coord_status *s = calloc(1, sizeof *s);
 	if (s != NULL)
-		coord_runtime_status(c->api->p.coord, s);
-	http_reply(c->x, s && s->ready ? 200 : 503, s ? health_json(c->api, s) : NULL, NULL);
+		coord_runtime_status(r->api->p.coord, s);
+	http_reply(r->x, s && s->ready ? 200 : 503, s ? health_json(r->api, s) : NULL, NULL);
 	free(s);
-	call_free(c);
+	reader_free(r);
 }
 
-// ---- from the server's thread to the loop
+// ---- the time between
 
-// take_arrivals returns those that wait, the oldest first.
-static struct http_call *take_arrivals(struct http_api *h)
+// set_watch says when to look again: often while somebody reads, sooner still when a reader waits for room; else when the next answer is
+// to be forgotten.
+static void set_watch(struct http_api *h)
 {
-	struct http_call *oldest = NULL;
-	pthread_mutex_lock(&h->mutex);
-	struct http_call *c = h->arrivals;
-	h->arrivals = NULL;
-	pthread_mutex_unlock(&h->mutex);
-	while (c != NULL) {
-		struct http_call *next = c->next;
-		c->next = oldest;
-		oldest = c;
-		c = next;
+	int64_t now_ns = loop_now_ns(h->p.loop), at_ns = INT64_MAX;
+	for (const struct http_call *c = h->calls; c != NULL; c = c->next) {
+		bool is_quiet = c->answer == NULL && c->readers == NULL && c->key.number == 0;
+		int64_t wanted_ns = is_quiet ? c->ended_ns + KEPT_NS : now_ns + WATCH_NS;
+		for (const struct http_reader *r = c->readers; r != NULL; r = r->next)
+			if (reader_is_behind(r))
+				wanted_ns = now_ns + PUMP_NS;
+		at_ns = wanted_ns < at_ns ? wanted_ns : at_ns;
 	}
-	return oldest;
-}
-
-static void on_arrived(void *ctx)
-{
-	struct http_api *h = ctx;
-	struct http_call *next;
-	for (struct http_call *c = take_arrivals(h); c != NULL; c = next) {
-		next = c->next;
-		if (c->is_health)
-			tell_health(c);
-		else
-			call_start(c);
-	}
-	if (h->calls != NULL && !h->watch.is_set)
-		loop_timer_set(h->p.loop, &h->watch, loop_now_ns(h->p.loop) + WATCH_NS);
+	if (at_ns != INT64_MAX && (!h->watch.is_set || at_ns < h->watch.deadline_ns)) // never later than it was: arrivals must not put it off
+		loop_timer_set(h->p.loop, &h->watch, at_ns);
 }
 
 static void on_watch(void *ctx)
 {
 	struct http_api *h = ctx;
-	int64_t now_ns = loop_now_ns(h->p.loop);
-	for (struct http_call *c = h->calls; c != NULL; c = c->next)
-		call_watch(c, now_ns);
-	if (h->calls != NULL)
-		loop_timer_set(h->p.loop, &h->watch, now_ns + WATCH_NS);
+	struct http_call *next;
+	for (struct http_call *c = h->calls; c != NULL; c = next) {
+		next = c->next;
+		call_watch(c, loop_now_ns(h->p.loop));
+	}
+	set_watch(h);
+}
+
+// ---- from the server's thread to the loop
+
+// take_arrivals returns those that wait, the oldest first.
+static struct http_reader *take_arrivals(struct http_api *h)
+{
+	struct http_reader *oldest = NULL;
+	pthread_mutex_lock(&h->mutex);
+	struct http_reader *r = h->arrivals;
+	h->arrivals = NULL;
+	pthread_mutex_unlock(&h->mutex);
+	while (r != NULL) {
+		struct http_reader *next = r->next;
+		r->next = oldest;
+		oldest = r;
+		r = next;
+	}
+	return oldest;
+}
+
+// drop ends a reader that has no call yet, or one that has not begun.
+static void drop(struct http_reader *r, const struct openai_error *e)
+{
+	reader_fail(r, e);
+	if (r->call != NULL)
+		call_free(r->call);
+	reader_free(r);
+}
+
+static void set_not_found(struct openai_error *e)
+{
+	openai_error_set(e, 404, "request_not_found", NULL, "no such request: it is unknown, has ended more than %d minutes ago, or ended when its client left "
+		"(\"hearth\": {\"keep\": true} lets it go on)", (int)(KEPT_NS / 60000000000));
+}
+
+static void begin(struct http_reader *r)
+{
+	struct http_call *c = r->call;
+	struct openai_error e;
+	if (http_is_gone(r->x)) { // before it began: nobody hears the answer, but the exchange must end
+		openai_error_of(&e, ERR_CLOSED, NULL, NULL);
+		drop(r, &e);
+		return;
+	}
+	reader_attach(r, c);
+	call_start(c);
+}
+
+static void follow(struct http_reader *r)
+{
+	struct openai_error e;
+	struct http_call *c = call_find(r->api, r->id);
+	if (c != NULL) {
+		reader_attach(r, c);
+		return;
+	}
+	set_not_found(&e);
+	drop(r, &e);
+}
+
+static void on_arrived(void *ctx)
+{
+	struct http_api *h = ctx;
+	struct http_reader *next;
+	for (struct http_reader *r = take_arrivals(h); r != NULL; r = next) {
+		next = r->next;
+		r->next = NULL;
+		switch (r->kind) {
+		case READER_HEALTH: tell_health(r); break;
+		case READER_CLIENT: begin(r); break;
+		case READER_FOLLOW: follow(r); break;
+		}
+	}
+	set_watch(h);
 }
 
 static void set_stopping(struct openai_error *e)
@@ -89,22 +151,21 @@ static void set_stopping(struct openai_error *e)
 	openai_error_of(e, ERR_CLOSED, NULL, "the server is stopping");
 }
 
-// post hands the call over, or answers that the server stops.
-static void post(struct http_api *h, struct http_call *c)
+// post hands the reader over, or answers that the server stops.
+static void post(struct http_api *h, struct http_reader *r)
 {
 	struct openai_error e;
 	pthread_mutex_lock(&h->mutex);
 	bool is_stopping = h->is_stopping;
 	if (!is_stopping) {
-		c->next = h->arrivals;
-		h->arrivals = c;
+		r->next = h->arrivals;
+		h->arrivals = r;
 		loop_task_post(h->p.loop, &h->arrived);
 	}
 	pthread_mutex_unlock(&h->mutex);
 	if (is_stopping) {
 		set_stopping(&e);
-		call_fail(c, &e);
-		call_free(c);
+		drop(r, &e);
 	}
 }
 
@@ -127,14 +188,21 @@ static void route_answer(struct http_api *h, struct http_exchange *x, const stru
 {
 	struct openai_error e;
 	struct http_call *c = NULL;
+	struct http_reader *r = NULL;
 	if (!is_json(q->content_type))
 		openai_error_set(&e, 415, "unsupported_media_type", NULL, "want a JSON body with the header Content-Type: application/json");
 	else
-		c = call_new(h, x, kind, q, &e);
-	if (c != NULL)
-		post(h, c);
-	else
+		c = call_new(h, kind, q, &e);
+	if (c != NULL && (r = reader_new(h, x, READER_CLIENT)) == NULL) {
+		call_free(c);
+		openai_error_of(&e, ERR_NOMEM, NULL, NULL);
+	}
+	if (r == NULL) {
 		reply_error(x, &e);
+		return;
+	}
+	r->call = c;
+	post(h, r);
 }
 
 static void route_chat(struct http_api *h, struct http_exchange *x, const struct http_request *q)
@@ -170,14 +238,53 @@ static void route_model(struct http_api *h, struct http_exchange *x, const struc
 static void route_health(struct http_api *h, struct http_exchange *x, const struct http_request *q)
 {
 	(void)q;
-	struct http_call *c = calloc(1, sizeof *c);
-	if (c == NULL) {
+	struct http_reader *r = reader_new(h, x, READER_HEALTH);
+	if (r != NULL)
+		post(h, r);
+	else
 		http_reply(x, 503, NULL, NULL);
+}
+
+// read_after reads the number of the last event that a client has, from its header or else from the query. False after filling *e.
+static bool read_after(const struct http_request *q, int64_t *after, struct openai_error *e)
+{
+	const char *text = q->last_event_id, *name = "Last-Event-ID";
+	*after = 0;
+	for (uint32_t i = 0; i < q->n_query; i++) {
+		if (i > 0 || strcmp(q->query[i].name, "after") != 0) {
+			openai_error_set(e, 400, "unknown_parameter", i < HTTP_QUERY_MAX ? q->query[i].name : NULL, "want ?after=N and nothing else");
+			return false;
+		}
+	}
+	if (text == NULL && q->n_query > 0) {
+		text = q->query[0].value;
+		name = "after";
+	}
+	if (text == NULL || event_number_parse(text, after))
+		return true;
+	openai_error_set(e, 400, "invalid_value", name, "%s: want the number of an event, 0 to %d", name, INT32_MAX);
+	return false;
+}
+
+#define REQUESTS "/v1/hearth/requests/"
+
+static void route_request(struct http_api *h, struct http_exchange *x, const struct http_request *q)
+{
+	struct openai_error e;
+	uint8_t id[REQUEST_ID_BYTES];
+	int64_t after;
+	struct http_reader *r = NULL;
+	if (!request_id_parse(q->path + strlen(REQUESTS), id))
+		set_not_found(&e);
+	else if (read_after(q, &after, &e) && (r = reader_new(h, x, READER_FOLLOW)) == NULL)
+		openai_error_of(&e, ERR_NOMEM, NULL, NULL);
+	if (r == NULL) {
+		reply_error(x, &e);
 		return;
 	}
-	http_hold(x);
-	*c = (struct http_call){.api = h, .x = x, .is_health = true};
-	post(h, c);
+	memcpy(r->id, id, sizeof r->id);
+	r->n_read = after;
+	post(h, r);
 }
 
 struct route {
@@ -191,6 +298,7 @@ static const struct route routes[] = {
 	{"/v1/completions", true, route_completions},
 	{"/v1/models", false, route_models},
 	{MODELS, false, route_model},
+	{REQUESTS, false, route_request},
 	{"/health", false, route_health},
 };
 
@@ -210,7 +318,8 @@ static void on_request(void *ctx, struct http_exchange *x, const struct http_req
 	struct openai_error e;
 	const struct route *r = find_route(q->path);
 	if (r == NULL) {
-		openai_error_set(&e, 404, "not_found", NULL, "no such path: %.100s (there are /v1/chat/completions, /v1/completions, /v1/models and /health)", q->path);
+		openai_error_set(&e, 404, "not_found", NULL, "no such path: %.100s (there are /v1/chat/completions, /v1/completions, /v1/models,"
+			" /v1/hearth/requests/ID and /health)", q->path);
 		reply_error(x, &e);
 		return;
 	}
@@ -230,7 +339,7 @@ static char *refusal(int status, const char *code, const char *text)
 	return openai_error_json(&e);
 }
 
-// ---- opening and closing
+// ---- what an API is made of
 
 // fill_model_id takes the file's name without folder and .gguf: what people call a model, and what they can see.
 static void fill_model_id(struct http_api *h)
@@ -262,6 +371,66 @@ static void free_api(struct http_api *h)
 	free(h);
 }
 
+// ---- the journal
+
+static void on_journal(void *ctx, struct journal_key key, enum err err, const char *text)
+{
+	struct http_api *h = ctx;
+	if (err != OK && !h->journal_fails)
+		log_line(h->p.log, LOG_ERROR, "journal: %s: answers go on, but if this program were killed now they would be lost", text);
+	else if (err == OK && h->journal_fails)
+		log_line(h->p.log, LOG_INFO, "journal: requests are on disk again");
+	h->journal_fails = err != OK;
+	call_on_journal(h, key);
+}
+
+static bool fits(void *ctx, const struct request_record *r)
+{
+	const struct http_api *h = ctx;
+	const struct coordinator_config *core = coord_runtime_config(h->p.coord);
+	char why[REASON_CAP] = "";
+	if (memcmp(r->model_hash, core->model_hash, HASH_BYTES) != 0)
+		snprintf(why, sizeof why, "it was for another model (%.100s)", r->model_id);
+	else if (r->wire != core->wire)
+		snprintf(why, sizeof why, "it was for --wire %s", wire_type_name(r->wire));
+	else if (r->canon_version != CANON_VERSION)
+		snprintf(why, sizeof why, "it was for version %u of the arithmetic, not %d", r->canon_version, CANON_VERSION);
+	else if (r->n_predict > core->ctx_len - r->n_prompt_ids)
+		snprintf(why, sizeof why, "it was for --ctx %lld or more", (long long)r->n_prompt_ids + r->n_predict);
+	if (why[0] == '\0')
+		return true;
+	log_line(h->p.log, LOG_WARNING, "journal: a request that was interrupted is not computed again: %s; it stays for a start with that, or until --no-journal", why);
+	return false;
+}
+
+static void take(void *ctx, struct journal_key key, struct request_record *r)
+{
+	struct http_api *h = ctx;
+	struct http_call *c = call_restore(h, key, r);
+	if (c == NULL) {
+		log_line(h->p.log, LOG_ERROR, "journal: no memory to compute a request again");
+		request_record_deinit(r);
+		return;
+	}
+	log_line(h->p.log, LOG_INFO, "journal: a request that was interrupted is computed again (%d tokens of prompt)", c->rec.n_prompt_ids);
+	call_start(c);
+}
+
+// open_journal: without one, answers are as good as before; they only do not survive a crash.
+static void open_journal(struct http_api *h)
+{
+	struct errmsg em;
+	if (h->p.journal_dir == NULL)
+		return;
+	if (journal_open(h->p.loop, h->p.log, h->p.journal_dir, on_journal, h, &h->journal, &em) == OK)
+		journal_load(h->journal, &(struct journal_loader){.ctx = h, .fits = fits, .take = take});
+	else
+		log_line(h->p.log, LOG_ERROR, "journal: %s: requests are not kept on disk", em.text);
+	set_watch(h);
+}
+
+// ---- opening and closing
+
 enum err http_api_open(const struct http_api_params *p, struct http_api **out, struct errmsg *em)
 {
 	struct http_api *h = calloc(1, sizeof *h);
@@ -276,6 +445,7 @@ enum err http_api_open(const struct http_api_params *p, struct http_api **out, s
 		free_api(h);
 		return e;
 	}
+	open_journal(h); // only when nothing can fail any more: it begins answers
 	*out = h;
 	return OK;
 }
@@ -288,7 +458,7 @@ uint16_t http_api_port(const struct http_api *h)
 void http_api_stop(struct http_api *h)
 {
 	struct openai_error e;
-	struct http_call *next;
+	struct http_reader *next;
 	if (h == NULL)
 		return;
 	set_stopping(&e);
@@ -297,13 +467,13 @@ void http_api_stop(struct http_api *h)
 	pthread_mutex_unlock(&h->mutex);
 	loop_task_cancel(h->p.loop, &h->arrived);
 	loop_timer_clear(h->p.loop, &h->watch);
-	for (struct http_call *c = take_arrivals(h); c != NULL; c = next) {
-		next = c->next;
-		call_fail(c, &e);
-		call_free(c);
+	for (struct http_reader *r = take_arrivals(h); r != NULL; r = next) {
+		next = r->next;
+		drop(r, &e);
 	}
 	for (struct http_call *c = h->calls; c != NULL; c = c->next)
-		call_fail(c, &e); // freed when the coordinator ends them
+		for (struct http_reader *r = c->readers; r != NULL; r = r->next)
+			reader_fail(r, &e);
 	http_server_stop(h->server);
 }
 
@@ -311,7 +481,9 @@ void http_api_close(struct http_api *h)
 {
 	if (h == NULL)
 		return;
-	ASSERT(h->calls == NULL);
+	while (h->calls != NULL)
+		call_end(h->calls);
+	journal_close(h->journal);
 	http_server_close(h->server);
 	free_api(h);
 }

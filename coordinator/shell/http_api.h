@@ -2,9 +2,10 @@
 //
 // It listens on a loopback address only: there is no password, and no encryption. What a browser sends for a foreign page is refused.
 //
-// Two threads. The server's own reads requests, checks them, and makes token ids of them (http_server.h); then it hands a call to the loop,
-// which alone touches the coordinator's runtime. Text goes back through the exchange's buffer. A call: post -> on the loop: answer_start ->
-// pieces -> end. The client's leaving is looked for by a timer of the loop, and cancels the answer.
+// Two threads. The server's own reads requests, checks them, and makes token ids of them (http_server.h); then it hands a reader and its call to
+// the loop (http_call.h), which alone touches the coordinator's runtime. Text goes back through the exchange's buffer. A call: post -> on the
+// loop: journal_put and answer_start -> pieces -> end -> kept for a while. The readers' leaving is looked for by a timer of the loop.
+// Requests that the journal still has from a coordinator that was killed are begun again by http_api_open.
 #ifndef HEARTH_COORDINATOR_SHELL_HTTP_API_H
 #define HEARTH_COORDINATOR_SHELL_HTTP_API_H
 
@@ -25,6 +26,7 @@ struct http_api_params {
 	struct coord_runtime *coord;
 	const struct model *model;
 	const struct tokenizer *tokenizer;
+	const char *journal_dir; // NULL: no request is kept on disk
 	const char *host; // "127.0.0.1", "::1" or another loopback address
 	uint16_t port;    // 0: any that is free
 };

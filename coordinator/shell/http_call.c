@@ -2,24 +2,21 @@
 
 #include "base/assert.h"
 #include "coordinator/shell/prompt.h"
+#include "kernels/canonical.h"
 
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define HEAD_WAIT_NS 1000000000 // a stream's head waits so long for a refusal, which has a status of its own
-#define SIGN_OF_LIFE_NS 2000000000
 #define SEED_BITS 53 // of a seed we draw: exact as a JSON number everywhere
 
-static const char sign_of_life[] = ": still here\n\n"; // a comment line: clients skip it
+// ---- from a body to token ids (the server's thread)
 
 static const char *prompt_param(enum openai_kind kind)
 {
 	return kind == OPENAI_CHAT ? "messages" : "prompt";
 }
-
-// ---- from a body to token ids (the server's thread)
 
 static bool check_model(const struct http_api *h, const struct openai_request *r, struct openai_error *err)
 {
@@ -64,11 +61,11 @@ static bool make_ids(struct http_call *c, const struct openai_request *r, struct
 	size_t cap = (size_t)coord_runtime_config(h->p.coord)->ctx_len, n = 0;
 	if (!check_ids(h, r, err))
 		return false;
-	c->prompt_ids = malloc(cap * sizeof *c->prompt_ids);
-	enum err e = c->prompt_ids ? model_check_unchanged(h->p.model, &em) : ERR_NOMEM; // the tokenizer's texts lie in the file
+	c->rec.prompt_ids = malloc(cap * sizeof *c->rec.prompt_ids);
+	enum err e = c->rec.prompt_ids ? model_check_unchanged(h->p.model, &em) : ERR_NOMEM; // the tokenizer's texts lie in the file
 	if (e == OK)
-		e = encode(h, r, c->prompt_ids, cap, &n, &em);
-	c->n_prompt_ids = (int32_t)n;
+		e = encode(h, r, c->rec.prompt_ids, cap, &n, &em);
+	c->rec.n_prompt_ids = (int32_t)n;
 	const char *param = prompt_param(r->kind);
 	if (e == ERR_LIMIT)
 		openai_error_set(err, 400, "context_length_exceeded", param, "%s: more tokens than the context holds, which is %zu with the answer", param, cap);
@@ -88,27 +85,54 @@ static uint64_t draw_seed(void)
 	return seed >> (64 - SEED_BITS);
 }
 
-static void fill_call(struct http_call *c, const struct openai_request *r)
+// fill_work says what to compute, and with what: the same record gives the same answer.
+static void fill_work(struct request_record *rec, const struct http_api *h, const struct openai_request *r)
 {
-	uint8_t random[12];
-	randombytes_buf(random, sizeof random);
-	openai_reply_init(&c->reply, r->kind, random);
-	c->reply.created_s = (int64_t)time(NULL);
-	c->reply.model = c->api->model_id;
-	c->reply.fingerprint = c->api->fingerprint;
-	c->reply.include_usage = r->include_usage;
-	c->n_predict = r->max_tokens;
-	c->sampling = r->sampling;
+	const struct coordinator_config *core = coord_runtime_config(h->p.coord);
+	int32_t room = core->ctx_len - rec->n_prompt_ids; // an answer that the context ends does so again under a larger one
+	rec->n_predict = room > 0 && r->max_tokens > room ? room : r->max_tokens;
+	rec->sampling = r->sampling;
 	if (!r->has_seed)
-		c->sampling.seed = draw_seed();
-	c->n_stops = r->n_stops;
-	memcpy(c->stops, r->stops, sizeof c->stops);
-	c->stream = r->stream;
-	c->hearth = r->hearth;
-	c->logits_hash = r->logits_hash;
+		rec->sampling.seed = draw_seed();
+	rec->n_stops = r->n_stops;
+	memcpy(rec->stops, r->stops, sizeof rec->stops);
+	memcpy(rec->model_hash, core->model_hash, HASH_BYTES);
+	rec->canon_version = CANON_VERSION;
+	rec->wire = core->wire;
 }
 
-struct http_call *call_new(struct http_api *h, struct http_exchange *x, enum openai_kind kind, const struct http_request *q, struct openai_error *err)
+static void fill_reply(struct http_call *c)
+{
+	request_id_hex(c->rec.id, c->id);
+	c->reply.kind = c->rec.kind;
+	memcpy(c->reply.id, c->rec.reply_id, sizeof c->reply.id);
+	c->reply.created_s = c->rec.created_s;
+	c->reply.model = c->rec.model_id;
+	c->reply.fingerprint = c->api->fingerprint;
+	c->reply.include_usage = c->rec.include_usage;
+}
+
+static void fill_call(struct http_call *c, const struct openai_request *r)
+{
+	struct request_record *rec = &c->rec;
+	uint8_t random[12];
+	randombytes_buf(random, sizeof random);
+	randombytes_buf(rec->id, sizeof rec->id);
+	rec->kind = r->kind;
+	rec->stream = r->stream;
+	rec->include_usage = r->include_usage;
+	rec->hearth = r->hearth;
+	rec->logits_hash = r->logits_hash;
+	rec->keep = r->keep;
+	rec->created_s = (int64_t)time(NULL);
+	openai_reply_init(&c->reply, r->kind, random);
+	memcpy(rec->reply_id, c->reply.id, sizeof rec->reply_id);
+	memcpy(rec->model_id, c->api->model_id, sizeof rec->model_id);
+	fill_work(rec, c->api, r);
+	fill_reply(c);
+}
+
+struct http_call *call_new(struct http_api *h, enum openai_kind kind, const struct http_request *q, struct openai_error *err)
 {
 	struct openai_request r;
 	if (!openai_request_parse(kind, q->body, q->body_len, &r, err))
@@ -120,8 +144,6 @@ struct http_call *call_new(struct http_api *h, struct http_exchange *x, enum ope
 		c->api = h;
 		if (check_model(h, &r, err) && make_ids(c, &r, err)) {
 			fill_call(c, &r);
-			http_hold(x);
-			c->x = x;
 		} else {
 			call_free(c);
 			c = NULL;
@@ -131,17 +153,30 @@ struct http_call *call_new(struct http_api *h, struct http_exchange *x, enum ope
 	return c;
 }
 
+struct http_call *call_restore(struct http_api *h, struct journal_key key, struct request_record *r)
+{
+	struct http_call *c = calloc(1, sizeof *c);
+	if (c == NULL)
+		return NULL;
+	c->api = h;
+	c->rec = *r;
+	c->key = key;
+	c->is_restored = c->is_durable = true;
+	fill_reply(c);
+	return c;
+}
+
 void call_free(struct http_call *c)
 {
-	if (c->x)
-		http_release(c->x);
-	free(c->prompt_ids);
+	ASSERT(c->readers == NULL);
+	request_record_deinit(&c->rec);
 	free(c->output_ids);
+	free(c->ends);
 	free(c->text);
 	free(c);
 }
 
-// ---- the end
+// ---- the list
 
 static void link_call(struct http_call *c)
 {
@@ -162,210 +197,313 @@ static void unlink_call(struct http_call *c)
 		c->next->prev = c->prev;
 }
 
-// end_stream takes over `last`; NULL: there was no memory for it, and a stream without its end must not look whole.
-static void end_stream(struct http_call *c, char *last)
+struct http_call *call_find(struct http_api *h, const uint8_t id[REQUEST_ID_BYTES])
 {
-	if (last != NULL)
-		http_stream_end(c->x, last);
-	else
-		http_abort(c->x);
-	free(last);
+	for (struct http_call *c = h->calls; c != NULL; c = c->next)
+		if (sodium_memcmp(c->rec.id, id, REQUEST_ID_BYTES) == 0)
+			return c->is_cancelled ? NULL : c;
+	return NULL;
 }
 
-void call_fail(struct http_call *c, const struct openai_error *e)
+// ---- the journal
+
+static void leave_journal(struct http_call *c)
 {
-	if (c->is_over)
+	if (c->key.number != 0)
+		journal_remove(c->api->journal, c->key);
+	c->key.number = 0;
+}
+
+static void forget(struct http_call *c)
+{
+	leave_journal(c);
+	if (c->kept_bytes > 0) {
+		c->api->kept_bytes -= c->kept_bytes;
+		c->api->n_kept--;
+	}
+	unlink_call(c);
+	call_free(c);
+}
+
+static void pump_all(struct http_call *c)
+{
+	for (struct http_reader *r = c->readers; r != NULL; r = r->next)
+		reader_pump(r);
+}
+
+static void set_durable(struct http_call *c)
+{
+	if (c->is_durable)
 		return;
-	c->is_over = true;
-	if (c->has_begun)
-		end_stream(c, openai_stream_error(e));
-	else
-		http_reply(c->x, e->status, openai_error_json(e), NULL);
+	c->is_durable = true;
+	pump_all(c);
 }
 
-static void give_up(struct http_call *c, enum err err, const char *text)
+void call_on_journal(struct http_api *h, struct journal_key key)
+{
+	for (struct http_call *c = h->calls; c != NULL; c = c->next)
+		if (c->key.number == key.number)
+			set_durable(c);
+}
+
+// ---- the end
+
+bool call_is_wanted(const struct http_call *c)
+{
+	if (c->rec.keep || c->is_restored)
+		return true;
+	for (const struct http_reader *r = c->readers; r != NULL; r = r->next)
+		if (!r->is_over)
+			return true;
+	return false;
+}
+
+void call_cancel(struct http_call *c)
+{
+	c->is_cancelled = true;
+	leave_journal(c);
+	if (c->answer != NULL)
+		answer_cancel(c->answer);
+}
+
+static size_t bytes_of(const struct http_call *c)
+{
+	return sizeof *c + c->text_cap + (size_t)c->pieces_cap * sizeof *c->ends + (size_t)c->output_cap * sizeof *c->output_ids +
+		(c->rec.prompt_ids ? (size_t)c->rec.n_prompt_ids * sizeof *c->rec.prompt_ids : 0);
+}
+
+// drop_prompt frees what nobody will ask for: who did not ask for the ids is not told them.
+static void drop_prompt(struct http_call *c)
+{
+	if (c->rec.hearth || c->rec.prompt_ids == NULL)
+		return;
+	sodium_memzero(c->rec.prompt_ids, (size_t)c->rec.n_prompt_ids * sizeof *c->rec.prompt_ids);
+	free(c->rec.prompt_ids);
+	c->rec.prompt_ids = NULL;
+}
+
+// make_room forgets the oldest answers that nobody reads. The list has the newest first.
+static void make_room(struct http_api *h)
+{
+	struct http_call *last = h->calls, *prev;
+	while (last != NULL && last->next != NULL)
+		last = last->next;
+	for (struct http_call *c = last; c != NULL && (h->n_kept > KEPT_MAX || h->kept_bytes > KEPT_BYTES_MAX); c = prev) {
+		prev = c->prev;
+		if (c->kept_bytes > 0 && c->readers == NULL)
+			forget(c);
+	}
+}
+
+// on_complete: the answer has all it will ever have. The call may be gone afterwards.
+static void on_complete(struct http_call *c)
+{
+	struct http_api *h = c->api;
+	c->ended_ns = loop_now_ns(h->p.loop);
+	drop_prompt(c);
+	c->kept_bytes = bytes_of(c);
+	h->kept_bytes += c->kept_bytes;
+	h->n_kept++;
+	pump_all(c);
+	make_room(h);
+}
+
+static void fail(struct http_call *c, const struct openai_error *e)
+{
+	if (c->state != CALL_RUNNING)
+		return;
+	c->state = CALL_FAILED;
+	c->error = *e;
+}
+
+static void fail_of(struct http_call *c, enum err err, const char *text)
 {
 	struct openai_error e;
-	openai_error_of(&e, err, prompt_param(c->reply.kind), text);
-	call_fail(c, &e);
-}
-
-static void begin_stream(struct http_call *c, int64_t now_ns)
-{
-	if (c->has_begun)
-		return;
-	c->has_begun = true;
-	c->sent_ns = now_ns;
-	http_stream_begin(c->x);
-	char *head = openai_stream_begin(&c->reply);
-	if (head == NULL || !http_stream_push(c->x, head, strlen(head)))
-		give_up(c, ERR_NOMEM, NULL);
-	free(head);
-}
-
-static void succeed(struct http_call *c, const struct answer_result *r)
-{
-	struct openai_extra extra = {
-		.seed = c->sampling.seed,
-		.logits_hash = r->hash,
-		.prompt_ids = c->prompt_ids,
-		.n_prompt_ids = c->n_prompt_ids,
-		.output_ids = c->output_ids,
-		.n_output_ids = c->n_output_ids,
-	};
-	struct openai_ending ending = {
-		.finish_reason = r->end == ANSWER_STOP ? "stop" : "length",
-		.n_prompt_tokens = c->n_prompt_ids,
-		.n_output_tokens = r->n_tokens,
-		.extra = c->hearth ? &extra : NULL,
-	};
-	if (c->stream)
-		begin_stream(c, loop_now_ns(c->api->p.loop));
-	if (c->is_over)
-		return;
-	c->is_over = true;
-	if (c->stream)
-		end_stream(c, openai_stream_end(&c->reply, &ending));
-	else
-		http_reply(c->x, 200, openai_response_whole(&c->reply, c->text ? c->text : "", c->text_len, &ending), NULL);
+	openai_error_of(&e, err, prompt_param(c->rec.kind), text);
+	fail(c, &e);
 }
 
 static void on_end(void *ctx, const struct answer_result *r)
 {
 	struct http_call *c = ctx;
 	c->answer = NULL;
-	log_line(c->api->p.log, LOG_DEBUG, "http: %s: %d tokens for %d", c->reply.id, r->n_tokens, c->n_prompt_ids);
-	if (r->end == ANSWER_STOP || r->end == ANSWER_LENGTH)
-		succeed(c, r);
-	else if (r->end == ANSWER_ERROR)
-		give_up(c, r->err, r->text);
-	else
-		give_up(c, ERR_CLOSED, "the server is stopping"); // has no effect on a client that is gone
-	unlink_call(c);
-	call_free(c);
+	log_line(c->api->p.log, LOG_DEBUG, "http: %s: %d tokens for %d", c->reply.id, r->n_tokens, c->rec.n_prompt_ids);
+	if (r->end == ANSWER_ERROR) {
+		fail_of(c, r->err, r->text);
+	} else if (r->end == ANSWER_CANCELLED) {
+		fail_of(c, ERR_CLOSED, "the request was cancelled");
+	} else if (c->state == CALL_RUNNING) {
+		c->state = CALL_DONE;
+		c->end = r->end;
+		c->n_tokens = r->n_tokens;
+		snprintf(c->hash, sizeof c->hash, "%s", r->hash);
+	}
+	bool is_interrupted = c->api->is_stopping && r->end == ANSWER_ERROR && r->err == ERR_CLOSED;
+	if (is_interrupted && (c->rec.keep || c->is_restored))
+		c->key.number = 0; // stays in the journal: the next start computes it again
+	on_complete(c);
 }
 
 // ---- tokens
 
-static void cancel(struct http_call *c)
+// grown returns the array, moved if need be, with room for one more element of `size` bytes. NULL: no memory, and the array is what it was.
+static void *grown(void *array, int32_t n, int32_t *cap, size_t size)
 {
-	c->is_over = true;
-	if (c->answer != NULL)
-		answer_cancel(c->answer);
+	if (n < *cap)
+		return array;
+	int32_t wanted = *cap ? 2 * *cap : 64; // at most twice the context
+	void *p = realloc(array, (size_t)wanted * size);
+	if (p != NULL)
+		*cap = wanted;
+	return p;
 }
 
 static bool keep_id(struct http_call *c, int32_t token)
 {
-	if (!c->hearth || token < 0)
+	if (!c->rec.hearth || token < 0)
 		return true;
-	if (c->n_output_ids == c->output_cap) {
-		int32_t cap = c->output_cap ? 2 * c->output_cap : 64; // at most twice the context
-		int32_t *ids = realloc(c->output_ids, (size_t)cap * sizeof *ids);
-		if (ids == NULL)
-			return false;
-		c->output_ids = ids;
-		c->output_cap = cap;
-	}
+	int32_t *ids = grown(c->output_ids, c->n_output_ids, &c->output_cap, sizeof *ids);
+	if (ids == NULL)
+		return false;
+	c->output_ids = ids;
 	c->output_ids[c->n_output_ids++] = token;
+	return true;
+}
+
+// end_piece makes an event of what came since the last one.
+static bool end_piece(struct http_call *c)
+{
+	uint32_t *ends = grown(c->ends, c->n_pieces, &c->pieces_cap, sizeof *ends);
+	if (ends == NULL)
+		return false;
+	c->ends = ends;
+	c->ends[c->n_pieces++] = (uint32_t)c->text_len;
 	return true;
 }
 
 static bool keep_text(struct http_call *c, const char *text, size_t len)
 {
+	if (len == 0)
+		return true;
 	if (c->text_len + len > HTTP_TEXT_MAX)
 		return false;
 	if (c->text_len + len > c->text_cap) {
 		size_t cap = 2 * (c->text_len + len);
-		char *grown = realloc(c->text, cap);
-		if (grown == NULL)
+		char *more = realloc(c->text, cap);
+		if (more == NULL)
 			return false;
-		c->text = grown;
+		c->text = more;
 		c->text_cap = cap;
 	}
 	memcpy(c->text + c->text_len, text, len);
 	c->text_len += len;
-	return true;
-}
-
-static void stream_text(struct http_call *c, const char *text, size_t len)
-{
-	int64_t now_ns = loop_now_ns(c->api->p.loop);
-	begin_stream(c, now_ns);
-	if (c->is_over || len == 0)
-		return;
-	char *piece = openai_stream_piece(&c->reply, text, len);
-	if (piece == NULL || !http_stream_push(c->x, piece, strlen(piece))) {
-		struct openai_error e;
-		openai_error_set(&e, 503, "slow_reader", NULL, "the client does not read its answer: the rest was given up");
-		call_fail(c, &e);
-		cancel(c);
-	}
-	free(piece);
-	c->sent_ns = now_ns;
+	return !c->rec.stream || end_piece(c);
 }
 
 static void on_text(void *ctx, int32_t token, const char *text, size_t len)
 {
 	struct http_call *c = ctx;
-	if (c->is_over || (token < 0 && len == 0)) // an answer that was refused has an empty rest: no reason to begin a stream
+	if (c->state != CALL_RUNNING)
 		return;
-	bool ok = keep_id(c, token);
-	if (ok && c->stream)
-		stream_text(c, text, len);
-	else if (ok && len > 0)
-		ok = keep_text(c, text, len);
-	if (!ok) {
-		give_up(c, ERR_NOMEM, "no memory for the answer's text");
-		cancel(c);
+	c->has_spoken = c->has_spoken || token >= 0; // an answer that was refused has an empty rest: no reason to begin a stream
+	if (!keep_id(c, token) || !keep_text(c, text, len)) {
+		fail_of(c, ERR_NOMEM, "no memory for the answer's text");
+		answer_cancel(c->answer);
 	}
+	pump_all(c);
 }
 
 // ---- the beginning, and the time between
 
+static void enter_journal(struct http_call *c)
+{
+	if (c->is_restored)
+		return;
+	if (c->api->journal == NULL)
+		c->is_durable = true;
+	else
+		c->key = journal_put(c->api->journal, &c->rec);
+}
+
 void call_start(struct http_call *c)
 {
 	struct errmsg em;
+	const struct request_record *rec = &c->rec;
 	struct answer_request q = {
 		.tokenizer = c->api->p.tokenizer,
-		.tokens = c->prompt_ids,
-		.n_tokens = c->n_prompt_ids,
-		.n_predict = c->n_predict,
-		.sampling = c->sampling,
-		.hash_logits = c->logits_hash,
-		.n_stops = c->n_stops,
+		.tokens = rec->prompt_ids,
+		.n_tokens = rec->n_prompt_ids,
+		.n_predict = rec->n_predict,
+		.sampling = rec->sampling,
+		.hash_logits = rec->logits_hash,
+		.n_stops = rec->n_stops,
 		.ctx = c,
 		.on_text = on_text,
 		.on_end = on_end,
 	};
-	memcpy(q.stops, c->stops, sizeof q.stops);
-	c->since_ns = loop_now_ns(c->api->p.loop);
-	enum err e = http_is_gone(c->x) ? ERR_CLOSED : answer_start(c->api->p.coord, &q, &c->answer, &em);
-	if (e != OK) {
-		give_up(c, e, e == ERR_CLOSED ? "" : em.text); // when gone, to nobody: but the exchange must end
-		call_free(c);
+	memcpy(q.stops, rec->stops, sizeof q.stops);
+	link_call(c);
+	c->began_ns = loop_now_ns(c->api->p.loop);
+	enum err e = answer_start(c->api->p.coord, &q, &c->answer, &em);
+	if (e == OK) {
+		enter_journal(c);
 		return;
 	}
-	link_call(c);
+	fail_of(c, e, em.text);
+	on_complete(c);
+}
+
+static void remove_reader(struct http_reader *r)
+{
+	if (r->prev)
+		r->prev->next = r->next;
+	else
+		r->call->readers = r->next;
+	if (r->next)
+		r->next->prev = r->prev;
+	reader_free(r);
+}
+
+static void watch_readers(struct http_call *c, int64_t now_ns)
+{
+	struct http_reader *next;
+	for (struct http_reader *r = c->readers; r != NULL; r = next) {
+		next = r->next;
+		if (reader_watch(r, now_ns))
+			remove_reader(r);
+	}
+}
+
+// is_over tells whether nobody can come for it any more.
+static bool is_over(const struct http_call *c, int64_t now_ns)
+{
+	bool is_refused = c->state == CALL_FAILED && !c->has_spoken && !c->rec.keep && !c->is_restored;
+	return c->is_cancelled || is_refused || now_ns - c->ended_ns >= KEPT_NS;
 }
 
 void call_watch(struct http_call *c, int64_t now_ns)
 {
-	if (c->is_over)
-		return;
-	if (http_is_gone(c->x)) {
-		cancel(c);
-		http_abort(c->x); // a suspended connection is never looked at again
+	watch_readers(c, now_ns);
+	if (!c->is_durable && now_ns - c->began_ns >= JOURNAL_WAIT_NS) {
+		log_line(c->api->p.log, LOG_ERROR, "journal: the disk takes longer than %d s: the answer goes on without", (int)(JOURNAL_WAIT_NS / 1000000000));
+		set_durable(c);
+	}
+	if (c->answer != NULL) {
+		if (!c->is_cancelled && !call_is_wanted(c))
+			call_cancel(c);
 		return;
 	}
-	if (!c->stream)
+	if (c->readers != NULL)
 		return;
-	if (now_ns - c->since_ns >= HEAD_WAIT_NS)
-		begin_stream(c, now_ns);
-	if (!c->has_begun || c->is_over || now_ns - c->sent_ns < SIGN_OF_LIFE_NS || !http_is_idle(c->x))
-		return;
-	c->sent_ns = now_ns;
-	if (!http_stream_push(c->x, sign_of_life, sizeof sign_of_life - 1)) {
-		give_up(c, ERR_NOMEM, NULL);
-		cancel(c);
-	}
+	leave_journal(c); // its client has it all, or is gone
+	if (is_over(c, now_ns))
+		forget(c);
+}
+
+void call_end(struct http_call *c)
+{
+	ASSERT(c->answer == NULL);
+	while (c->readers != NULL)
+		remove_reader(c->readers);
+	forget(c);
 }

@@ -4,6 +4,7 @@
 #include "net/loop.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +78,14 @@ void exchange_over(struct http_exchange *x)
 
 // ---- one answer
 
+void http_set_request_id(struct http_exchange *x, const char *id)
+{
+	pthread_mutex_lock(&x->mutex);
+	if (x->state == EXCHANGE_WAITING)
+		snprintf(x->request_id, sizeof x->request_id, "%s", id);
+	pthread_mutex_unlock(&x->mutex);
+}
+
 void http_reply(struct http_exchange *x, int status, char *body, const char *allow)
 {
 	pthread_mutex_lock(&x->mutex);
@@ -90,6 +99,15 @@ void http_reply(struct http_exchange *x, int status, char *body, const char *all
 	}
 	pthread_mutex_unlock(&x->mutex);
 	free(body);
+}
+
+char *exchange_take_body(struct http_exchange *x)
+{
+	pthread_mutex_lock(&x->mutex);
+	char *body = x->body;
+	x->body = NULL;
+	pthread_mutex_unlock(&x->mutex);
+	return body;
 }
 
 // ---- a stream
@@ -175,10 +193,18 @@ ssize_t exchange_read(void *ctx, uint64_t pos, char *buf, size_t max)
 
 // ---- the client
 
+size_t http_backlog(struct http_exchange *x)
+{
+	pthread_mutex_lock(&x->mutex);
+	size_t n = x->out_len;
+	pthread_mutex_unlock(&x->mutex);
+	return n;
+}
+
 bool http_is_idle(struct http_exchange *x)
 {
 	pthread_mutex_lock(&x->mutex);
-	bool is_idle = x->out_len == 0;
+	bool is_idle = x->connection == NULL || (x->out_len == 0 && (x->state != EXCHANGE_REPLIED || x->body == NULL));
 	pthread_mutex_unlock(&x->mutex);
 	return is_idle;
 }

@@ -28,6 +28,7 @@ struct http_exchange {
 	int status;                // of REPLIED
 	char *body;                // of REPLIED, owned
 	const char *allow;         // static text
+	char request_id[HTTP_REQUEST_ID_CAP]; // "": none
 	char *out;                 // of STREAMING: out_len bytes from out_begin wait for the reader
 	size_t out_begin, out_len, out_cap;
 	bool is_ended;
@@ -45,6 +46,8 @@ struct http_exchange {
 struct http_exchange *exchange_new(struct MHD_Connection *c); // NULL: no memory
 // exchange_take returns the state, and suspends the connection when it is WAITING.
 enum exchange_state exchange_take(struct http_exchange *x);
+// exchange_take_body hands over the body of REPLIED; NULL: it has none.
+char *exchange_take_body(struct http_exchange *x);
 // exchange_read is the MHD_ContentReaderCallback of a stream.
 ssize_t exchange_read(void *ctx, uint64_t pos, char *buf, size_t max);
 // exchange_over: the connection is no more.

@@ -44,6 +44,8 @@ static void add_headers(struct MHD_Response *r, const struct http_exchange *x, i
 	MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
 	if (status == MHD_HTTP_TOO_MANY_REQUESTS || status == MHD_HTTP_SERVICE_UNAVAILABLE)
 		MHD_add_response_header(r, "Retry-After", "1");
+	if (x->request_id[0] != '\0')
+		MHD_add_response_header(r, "Hearth-Request", x->request_id);
 	if (x->allow != NULL)
 		MHD_add_response_header(r, "Allow", x->allow);
 	if (x->closes)
@@ -73,9 +75,8 @@ static enum MHD_Result answer(struct http_exchange *x, struct MHD_Connection *c)
 	case EXCHANGE_REPLIED:
 		break;
 	}
-	char *body = x->body;
+	char *body = exchange_take_body(x);
 	size_t len = body ? strlen(body) : 0;
-	x->body = NULL;
 	return queue(x, c, MHD_create_response_from_buffer(len, body ? body : (char *)(uintptr_t) "", body ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT),
 		x->status);
 }
@@ -226,6 +227,16 @@ static enum MHD_Result take_body(struct http_server *s, struct http_exchange *x,
 	return MHD_YES;
 }
 
+static enum MHD_Result add_query(void *ctx, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+	struct http_request *q = ctx;
+	(void)kind;
+	if (q->n_query < HTTP_QUERY_MAX)
+		q->query[q->n_query] = (struct http_query){.name = name, .value = value ? value : ""};
+	q->n_query++;
+	return MHD_YES;
+}
+
 static void dispatch(struct http_server *s, struct http_exchange *x, struct MHD_Connection *c, const char *method, const char *path)
 {
 	const char *type = header(c, "Content-Type");
@@ -234,7 +245,9 @@ static void dispatch(struct http_server *s, struct http_exchange *x, struct MHD_
 		reply_refusal(s, x);
 		return;
 	}
-	struct http_request q = {.method = method, .path = path, .content_type = type ? type : "", .body = x->in ? x->in : "", .body_len = x->in_len};
+	struct http_request q = {.method = method, .path = path, .content_type = type ? type : "", .last_event_id = header(c, "Last-Event-ID"),
+		.body = x->in ? x->in : "", .body_len = x->in_len};
+	MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, add_query, &q);
 	s->p.on_request(s->p.ctx, x, &q);
 	drop_body(s, x);
 }

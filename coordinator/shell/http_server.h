@@ -25,14 +25,23 @@
 #define HTTP_STREAM_BACKLOG_MAX (1024 * 1024)    // bytes of a stream that wait for its reader: some 4,500 tokens
 #define HTTP_IDLE_S 60                          // a connection on which nothing moves is closed
 #define HTTP_ARRIVE_NS INT64_C(60000000000)     // from a request's head to its last byte
+#define HTTP_QUERY_MAX 4                        // parameters of a query that are looked at
+#define HTTP_REQUEST_ID_CAP 40
 
 struct http_server;
 struct http_exchange;
+
+struct http_query {
+	const char *name, *value; // percent-decoded; value "" when there is none
+};
 
 struct http_request {
 	const char *method; // "GET", ...
 	const char *path;   // percent-decoded, without the query
 	const char *content_type; // "" when there is none
+	const char *last_event_id; // NULL when there is none
+	struct http_query query[HTTP_QUERY_MAX]; // the first ones
+	uint32_t n_query; // of all
 	const char *body;   // NUL-terminated; the exchange's, until on_request returns
 	size_t body_len;
 };
@@ -61,16 +70,20 @@ void http_server_close(struct http_server *s);
 void http_hold(struct http_exchange *x);
 void http_release(struct http_exchange *x);
 
+// http_set_request_id: the answer, still to come, has a header "Hearth-Request: ID".
+void http_set_request_id(struct http_exchange *x, const char *id);
 // http_reply answers with JSON. body is for free() and taken over; NULL (no memory): 500 without a body. allow: of 405, the methods; NULL else.
 // Only the first answer counts.
 void http_reply(struct http_exchange *x, int status, char *body, const char *allow);
 // http_stream_begin answers 200 with a stream of events.
 void http_stream_begin(struct http_exchange *x);
 // http_stream_push adds text. False when too much waits already, or there is no memory: the text was dropped, and the stream should end.
+// http_backlog tells how many bytes wait.
 MUST_USE bool http_stream_push(struct http_exchange *x, const char *text, size_t len);
 // http_stream_end: the stream ends behind `last` (NULL: nothing more), which is added whatever waits.
 void http_stream_end(struct http_exchange *x, const char *last);
-// http_is_idle tells whether everything pushed is in the system's hands.
+size_t http_backlog(struct http_exchange *x);
+// http_is_idle tells whether everything that was given is in the system's hands, or on its way there.
 bool http_is_idle(struct http_exchange *x);
 // http_is_gone tells whether the client has closed its connection, or its sending side, which means the same; looks at the socket.
 bool http_is_gone(struct http_exchange *x);

@@ -180,9 +180,10 @@ static bool read_hearth(struct reading *rd, const char *param, json_t *v)
 	json_object_foreach(v, key, value) {
 		char inner[OPENAI_PARAM_CAP];
 		snprintf(inner, sizeof inner, "hearth.%s", key);
-		if (strcmp(key, "logits_hash") != 0)
+		bool *out = strcmp(key, "logits_hash") == 0 ? &rd->r->logits_hash : strcmp(key, "keep") == 0 ? &rd->r->keep : NULL;
+		if (out == NULL)
 			return refuse_unknown(rd, inner);
-		if (!json_is_null(value) && !json_want_bool(value, inner, &rd->r->logits_hash, rd->err))
+		if (!json_is_null(value) && !json_want_bool(value, inner, out, rd->err))
 			return false;
 	}
 	return true;

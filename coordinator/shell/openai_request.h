@@ -45,6 +45,7 @@ struct openai_request {
 	bool stream, include_usage;
 	bool hearth; // asks for the "hearth" object in the answer
 	bool logits_hash;
+	bool keep; // the answer goes on when its client leaves
 
 	json_t *root;   // what the pointers point into
 	char **joined;  // (n_joined): contents made of several parts

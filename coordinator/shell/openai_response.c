@@ -1,5 +1,6 @@
 #include "coordinator/shell/openai_response.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -33,8 +34,8 @@ static json_t *ids_json(const int32_t *ids, int32_t n)
 
 static json_t *extra_json(const struct openai_extra *x)
 {
-	json_t *o = json_pack("{s:I, s:o, s:o}", "seed", (json_int_t)x->seed, "prompt_ids", ids_json(x->prompt_ids, x->n_prompt_ids), "output_ids",
-		ids_json(x->output_ids, x->n_output_ids));
+	json_t *o = json_pack("{s:s, s:I, s:o, s:o}", "request", x->request, "seed", (json_int_t)x->seed, "prompt_ids",
+		ids_json(x->prompt_ids, x->n_prompt_ids), "output_ids", ids_json(x->output_ids, x->n_output_ids));
 	if (x->logits_hash[0] != '\0')
 		json_object_set_new(o, "logits_hash", json_string(x->logits_hash));
 	return o;
@@ -74,13 +75,20 @@ char *openai_response_whole(const struct openai_reply *r, const char *text, size
 
 // ---- streams
 
-// event makes "data: JSON\n\n" of o, which it takes over, in front of `tail`.
-static char *event(json_t *o, const char *tail)
+static char *event(const char *data, int64_t n)
 {
-	char *json = dump(o), *out = NULL;
-	size_t len = json ? strlen(json) + strlen(tail) + sizeof "data: \n\n" : 0;
-	if (json != NULL && (out = malloc(len)) != NULL)
-		snprintf(out, len, "data: %s\n\n%s", json, tail);
+	size_t cap = strlen(data) + sizeof "id: -9223372036854775808\ndata: \n\n";
+	char *out = malloc(cap);
+	if (out == NULL)
+		return NULL;
+	int head = n > 0 ? snprintf(out, cap, "id: %" PRId64 "\n", n) : 0;
+	snprintf(out + head, cap - (size_t)head, "data: %s\n\n", data);
+	return out;
+}
+
+char *openai_stream_json(char *json, int64_t n)
+{
+	char *out = json ? event(json, n) : NULL;
 	free(json);
 	return out;
 }
@@ -96,45 +104,40 @@ static json_t *chunk_json(const struct openai_reply *r, json_t *delta, const cha
 	return o;
 }
 
-char *openai_stream_begin(const struct openai_reply *r)
+char *openai_stream_begin(const struct openai_reply *r, int64_t n)
 {
-	if (r->kind == OPENAI_COMPLETION)
-		return calloc(1, 1); // has no role to tell
-	return event(chunk_json(r, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL), "");
+	return openai_stream_json(dump(chunk_json(r, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL)), n);
 }
 
-char *openai_stream_piece(const struct openai_reply *r, const char *text, size_t len)
+char *openai_stream_piece(const struct openai_reply *r, int64_t n, const char *text, size_t len)
 {
 	json_t *delta = r->kind == OPENAI_CHAT ? json_pack("{s:s%}", "content", text, len) : json_stringn(text, len);
-	return event(chunk_json(r, delta, NULL), "");
+	return openai_stream_json(dump(chunk_json(r, delta, NULL)), n);
 }
 
-char *openai_stream_end(const struct openai_reply *r, const struct openai_ending *e)
+char *openai_stream_finish(const struct openai_reply *r, int64_t n, const struct openai_ending *e)
 {
-	static const char done[] = "data: [DONE]\n\n";
 	json_t *last = chunk_json(r, r->kind == OPENAI_CHAT ? json_object() : json_string(""), e->finish_reason);
 	if (e->extra)
 		add(last, "hearth", extra_json(e->extra));
-	if (!r->include_usage)
-		return event(last, done);
-	json_t *o = head_json(r, true, json_array());
-	add(o, "usage", usage_json(e));
-	char *usage = event(o, done);
-	char *out = usage ? event(last, usage) : NULL;
-	if (usage == NULL)
-		json_decref(last);
-	free(usage);
-	return out;
+	return openai_stream_json(dump(last), n);
 }
 
-char *openai_stream_error(const struct openai_error *e)
+char *openai_stream_usage(const struct openai_reply *r, int64_t n, const struct openai_ending *e)
 {
-	char *json = openai_error_json(e), *out = NULL;
-	size_t len = json ? strlen(json) + sizeof "data: \n\n" : 0;
-	if (json != NULL && (out = malloc(len)) != NULL)
-		snprintf(out, len, "data: %s\n\n", json);
-	free(json);
-	return out;
+	json_t *o = head_json(r, true, json_array());
+	add(o, "usage", usage_json(e));
+	return openai_stream_json(dump(o), n);
+}
+
+char *openai_stream_done(int64_t n)
+{
+	return event("[DONE]", n);
+}
+
+char *openai_stream_error(const struct openai_error *e, int64_t n)
+{
+	return openai_stream_json(openai_error_json(e), n);
 }
 
 // ---- models

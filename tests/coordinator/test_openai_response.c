@@ -46,23 +46,24 @@ static void a_completion_in_one_piece_with_what_it_takes_to_repeat_it(void **sta
 	(void)state;
 	static const int32_t prompt[] = {1, 2, 3}, output[] = {7, 8};
 	struct openai_reply r = reply_of(OPENAI_COMPLETION);
-	struct openai_extra extra = {.seed = (uint64_t)INT64_MAX, .logits_hash = "00ff", .prompt_ids = prompt, .n_prompt_ids = 3, .output_ids = output, .n_output_ids = 2};
+	struct openai_extra extra = {.request = "0a0b", .seed = (uint64_t)INT64_MAX, .logits_hash = "00ff", .prompt_ids = prompt, .n_prompt_ids = 3, .output_ids = output, .n_output_ids = 2};
 	struct openai_ending e = ending;
 	e.extra = &extra;
 	expect_text(openai_response_whole(&r, "", 0, &e), TEXT_HEAD "[{\"index\":0,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"stop\"}]," USAGE
-		",\"hearth\":{\"seed\":9223372036854775807,\"prompt_ids\":[1,2,3],\"output_ids\":[7,8],\"logits_hash\":\"00ff\"}}");
+		",\"hearth\":{\"request\":\"0a0b\",\"seed\":9223372036854775807,\"prompt_ids\":[1,2,3],\"output_ids\":[7,8],\"logits_hash\":\"00ff\"}}");
 }
 
 static void a_stream_of_a_chat(void **state)
 {
 	(void)state;
 	struct openai_reply r = reply_of(OPENAI_CHAT);
-	expect_text(openai_stream_begin(&r), "data: " CHUNK_HEAD "[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
+	expect_text(openai_stream_begin(&r, 1), "id: 1\ndata: " CHUNK_HEAD "[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
 		"\"finish_reason\":null}]}\n\n");
-	expect_text(openai_stream_piece(&r, "a\n", 2), "data: " CHUNK_HEAD "[{\"index\":0,\"delta\":{\"content\":\"a\\n\"},\"logprobs\":null,"
+	expect_text(openai_stream_piece(&r, 2, "a\n", 2), "id: 2\ndata: " CHUNK_HEAD "[{\"index\":0,\"delta\":{\"content\":\"a\\n\"},\"logprobs\":null,"
 		"\"finish_reason\":null}]}\n\n");
-	expect_text(openai_stream_end(&r, &ending), "data: " CHUNK_HEAD "[{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"}]}\n\n"
-		"data: [DONE]\n\n");
+	expect_text(openai_stream_finish(&r, 3, &ending),
+		"id: 3\ndata: " CHUNK_HEAD "[{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"}]}\n\n");
+	expect_text(openai_stream_done(2147483648), "id: 2147483648\ndata: [DONE]\n\n");
 }
 
 static void a_stream_with_usage_has_it_in_the_last_chunk_alone(void **state)
@@ -70,18 +71,18 @@ static void a_stream_with_usage_has_it_in_the_last_chunk_alone(void **state)
 	(void)state;
 	struct openai_reply r = reply_of(OPENAI_COMPLETION);
 	r.include_usage = true;
-	expect_text(openai_stream_begin(&r), "");
-	expect_text(openai_stream_piece(&r, "a", 1), "data: " TEXT_HEAD "[{\"index\":0,\"text\":\"a\",\"logprobs\":null,\"finish_reason\":null}],"
+	expect_text(openai_stream_piece(&r, 1, "a", 1), "id: 1\ndata: " TEXT_HEAD "[{\"index\":0,\"text\":\"a\",\"logprobs\":null,\"finish_reason\":null}],"
 		"\"usage\":null}\n\n");
-	expect_text(openai_stream_end(&r, &ending), "data: " TEXT_HEAD "[{\"index\":0,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"stop\"}],"
-		"\"usage\":null}\n\ndata: " TEXT_HEAD "[]," USAGE "}\n\ndata: [DONE]\n\n");
+	expect_text(openai_stream_finish(&r, 2, &ending), "id: 2\ndata: " TEXT_HEAD "[{\"index\":0,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"stop\"}],"
+		"\"usage\":null}\n\n");
+	expect_text(openai_stream_usage(&r, 3, &ending), "id: 3\ndata: " TEXT_HEAD "[]," USAGE "}\n\n");
 }
 
 static void no_text_can_end_an_event_early(void **state)
 {
 	(void)state;
 	struct openai_reply r = reply_of(OPENAI_CHAT);
-	char *text = openai_stream_piece(&r, "\r\n\n\rdata: x\n\n", 13);
+	char *text = openai_stream_piece(&r, 0, "\r\n\n\rdata: x\n\n", 13);
 	assert_non_null(text);
 	assert_ptr_equal(strpbrk(text, "\r\n"), text + strlen(text) - 2);
 	free(text);
@@ -94,7 +95,7 @@ static void errors_have_openais_form(void **state)
 	openai_error_set(&e, 400, "invalid_value", "stop", "stop: \"%s\"", "\x1b\xff");
 	expect_text(openai_error_json(&e), "{\"error\":{\"message\":\"stop: \\\"??\\\"\",\"type\":\"invalid_request_error\",\"param\":\"stop\",\"code\":\"invalid_value\"}}");
 	openai_error_set(&e, 500, NULL, NULL, "x");
-	expect_text(openai_stream_error(&e), "data: {\"error\":{\"message\":\"x\",\"type\":\"server_error\",\"param\":null,\"code\":null}}\n\n");
+	expect_text(openai_stream_error(&e, 0), "data: {\"error\":{\"message\":\"x\",\"type\":\"server_error\",\"param\":null,\"code\":null}}\n\n");
 }
 
 static void each_end_has_its_status(void **state)

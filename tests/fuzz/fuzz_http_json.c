@@ -40,9 +40,9 @@ static void check_request(const struct openai_request *r)
 	for (size_t i = 0; i < r->n_prompt_ids; i++)
 		require(r->prompt_ids[i] >= 0);
 	for (size_t i = 0; i < r->n_messages; i++)
-		check_event(openai_stream_piece(&reply, r->messages[i].content, r->messages[i].content_len));
+		check_event(openai_stream_piece(&reply, 0, r->messages[i].content, r->messages[i].content_len));
 	if (r->prompt != NULL)
-		check_event(openai_stream_piece(&reply, r->prompt, r->prompt_len));
+		check_event(openai_stream_piece(&reply, 0, r->prompt, r->prompt_len));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		openai_request_deinit(&r);
 	} else {
 		require(err.status == 400 && err.code != NULL && err.message[0] != '\0');
-		check_event(openai_stream_error(&err));
+		check_event(openai_stream_error(&err, 0));
 	}
 	free(body);
 	return 0;
