@@ -62,6 +62,8 @@ static void add(struct sim_fault_plan *p, struct sim_fault f)
 {
 	if (p->n == SIM_FAULTS_MAX)
 		return;
+	if (f.other == f.machine)
+		f.other = NETWORK_ALL;
 	int32_t i = p->n++;
 	while (i > 0 && p->at[i - 1].at_ns > f.at_ns) {
 		p->at[i] = p->at[i - 1];
@@ -80,8 +82,6 @@ static struct sim_fault draw_one(struct rng *r, const struct fault_params *k)
 	f.at_ns = k->from_ns + (int64_t)(when % (uint64_t)(k->until_ns - k->from_ns));
 	f.machine = k->n_machines > 1 ? 1 + (int32_t)(machine % (uint64_t)(k->n_machines - 1)) : 0;
 	f.other = (int32_t)(other % (uint64_t)(k->n_machines + 1)) - 1; // NETWORK_ALL, or a machine
-	if (f.other == f.machine)
-		f.other = NETWORK_ALL;
 	if (is_of_coordinator(f.kind) || (is_of_disk(f.kind) && machine % 3 != 0) || (f.kind == FAULT_BIT_FLIP && machine % 4 == 0))
 		f.machine = 0;
 	return f;

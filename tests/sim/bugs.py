@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Deliberate bugs, built one at a time into a copy of the tree: the simulator must catch each within its first 1,000 seeds.
+
+    python3 tests/sim/bugs.py [--only NAME] [--seeds N]
+
+Each bug is one edit of a source file, none of it in the shipped program. Prints TAP. A bug whose text is not found any more fails: the code
+has changed, and the edit must follow it. Run from the root of a tree that is built (make).
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+COPY = ROOT / "build/bugs"
+
+# name: (file, what stands there, what the bug makes of it)
+BUGS = {
+    "a credit for a cancelled step is not given back": (
+        "node/stage.c",
+        "				give_credit(n, w->relayed, fx);\n			continue;",
+        "				(void)fx;\n			continue;"),
+    "an acknowledgement of a step is dropped": (
+        "node/stage.c",
+        "	if (slot->session.v != s.session.v) { // cancelled, or its slot serves another already\n		give_credit(n, relayed, fx);\n",
+        "	if (slot->session.v != s.session.v) { // cancelled, or its slot serves another already\n"),
+    "a node does not check a step's epoch": (
+        "node/stage.c",
+        "	if (s.epoch.v != n->plan.epoch.v)\n		return; // of an old plan, or of one not here yet: its sender will be told\n",
+        ""),
+    "the head takes a stale frame": (
+        "coordinator/ring.c",
+        "	if (st.epoch.v != c->plan.epoch.v || c->plan_state != PLAN_READY)\n		return;\n	int32_t last",
+        "	if (c->plan_state != PLAN_READY)\n		return;\n	int32_t last"),
+    "the replay of an answer begins one position late": (
+        "coordinator/sessions.c",
+        "	s->replay_to = s->pos_back > s->replay_to ? s->pos_back : s->replay_to;",
+        "	s->replay_to = s->pos_back > s->replay_to ? s->pos_back + 1 : s->replay_to;"),
+    "a replay shows a token again": (
+        "coordinator/sessions.c",
+        "	s->pos_back = s->n_embedded = 0;",
+        "	if (s->n_tokens > s->n_prompt && s->replay_to == s->n_tokens)\n		s->n_tokens--;\n	s->pos_back = s->n_embedded = 0;"),
+    "a token is shown twice": (
+        "coordinator/sessions.c",
+        "	s->tokens[s->n_tokens++] = token;\n",
+        "	s->tokens[s->n_tokens++] = token;\n	if (s->n_tokens % 16 == 0 && s->n_tokens < s->n_max)\n		*coord_fx(fx, COORD_FX_EMIT) = *f;\n"),
+    "a wake-up is lost when a link has a successor": (
+        "node/stage.c",
+        "	n->draining = n->draining && n->credits_out < n->plan.hop_credits;\n",
+        ""),
+    "a wake-up is lost when the engine is done": (
+        "node/node.c",
+        "	if (n->has_next && n->forward_id == 0 && n->load_id == 0)\nXX
+    "a buffer of the head is freed twice": (
+        "coordinator/sessions.c",
+        "		if (s->state != SESSION_ACTIVE || !is_current) {\n			sessions_buf_give(c, c->embed[i].buf);\n",
+        "		if (s->state != SESSION_ACTIVE || !is_current) {\n			sessions_buf_give(c, c->embed[i].buf);\n			sessions_buf_give(c, c->embed[i].buf);\n"),
+    "a buffer is free again while the engine works on it": (
+        "node/stage.c",
+        "		if (n->work[i].state == WORK_RUNNING && n->work[i].step.slot == slot)\n			n->work[i].dead = true;",
+        "		if (n->work[i].state == WORK_RUNNING && n->work[i].step.slot == slot)\n			n->work[i].state = WORK_FREE;"),
+    "a slot keeps the session before": (
+        "node/stage.c",
+        "		*slot = (struct node_slot){.session = s.session, .direct",
+        "		*slot = (struct node_slot){.session = slot->session.v ? slot->session : s.session, .direct"),
+    "two steps of one sequence share a batch": (
+        "node/stage.c",
+        "		taken[s->slot] = true;\n",
+        ""),
+    "a write is not synced": (
+        "sim/coord_host.c",
+        "	case SIM_DISK_OK: break;\n	}\n	sim_db_apply(&db->disk, d);\n	sim_db_apply(&db->synced, d);\n",
+        "	case SIM_DISK_OK: break;\n	}\n	sim_db_apply(&db->disk, d);\n"),
+    "an operator is told of a revocation before it is on disk": (
+        "coordinator/members.c",
+        "	w->member_epoch = next_epoch(c);\n",
+        "	w->member_epoch = next_epoch(c);\n	coord_answer(fx, ticket, OK, \"%s\", \"\");\n	w->ticket = 0;\n"),
+    "a revoked node keeps its links": (
+        "node/node.c",
+        "	forget_peer(n, who, fx);\n",
+        "	(void)forget_peer;\n"),
+    "a revoked key is taken again": (
+        "coordinator/members.c",
+        "	memset(&c->members[i], 0, sizeof c->members[i]);\n	c->members[i].stage = -1;\n\n	struct msg m",
+        "	c->members[i].stage = -1;\n\n	struct msg m"),
+    "silence is never death": (
+        "flow/liveness.c",
+        "	if (now_ns - l->heard_ns >= limits->dead_after_ns)\n		return LIVENESS_DEAD;\n",
+        ""),
+    "a broken link between neighbours is not told": (
+        "node/node_links.c",
+        "		node_report_next_link(n, true, fx);\n",
+        "		node_report_next_link(n, false, fx);\n"),
+}
+
+
+def copy_tree():
+    """A copy of what git knows and of what is built, times kept, so that make builds only what a bug changes."""
+    shutil.rmtree(COPY, ignore_errors=True)
+    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True).stdout.split("\n")
+    if len(names) < 10:
+        names = [str(p.relative_to(ROOT)) for p in ROOT.rglob("*") if p.is_file() and "build" not in p.relative_to(ROOT).parts]
+    for n in filter(None, names):
+        if n.startswith(("tests/", "docs/", "bench/", "web/")) or not (ROOT / n).is_file():
+            continue
+        (COPY / n).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / n, COPY / n)
+    for n in ("obj", "gen", "bin", "libhearth.a", ".flags", ".members", ".libs"):
+        source, target = ROOT / "build" / n, COPY / "build" / n
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, copy_function=shutil.copy2)
+        elif source.exists():
+            shutil.copy2(source, target)
+
+
+def make():
+    p = subprocess.run(["make", "-s", "-j2", "all"], cwd=COPY, capture_output=True, text=True)
+    return "" if p.returncode == 0 else p.stdout + p.stderr
+
+
+def catch(name, n_seeds):
+    """Returns (whether it was caught, what to say)."""
+    path, good, bad = BUGS[name]
+    file = COPY / path
+    text = file.read_text()
+    if text.count(good) != 1:
+        return False, "the text of this bug stands %d times in %s" % (text.count(good), path)
+    file.write_text(text.replace(good, bad))
+    try:
+        errors = make()
+        if errors:
+            return False, "it does not build: %s" % errors
+        for first in range(1, n_seeds + 1, 100): # most are caught early
+            p = subprocess.run(["build/bin/hearth", "sim", "check", "--seeds", "%d..%d" % (first, min(first + 99, n_seeds)), "--json"], cwd=COPY,
+                               capture_output=True, text=True)
+            failures = json.loads(p.stdout)["failures"]
+            if failures:
+                said = [l for l in p.stderr.splitlines() if l.startswith("FAILED")]
+                return True, "seed %d: %s" % (failures[0], said[0] if said else "")
+        return False, "not caught within %d seeds" % n_seeds
+    finally:
+        file.write_text(text)
+
+
+def main():
+    p = argparse.ArgumentParser(description="Deliberate bugs that the simulator must catch.")
+    p.add_argument("--only", default="", help="only bugs whose name contains this")
+    p.add_argument("--seeds", type=int, default=1000)
+    args = p.parse_args()
+    names = [n for n in BUGS if args.only in n]
+    os.chdir(ROOT)
+    copy_tree()
+    errors = make()
+    if errors:
+        print("Bail out! the copy does not build: %s" % errors)
+        return 1
+    print("1..%d" % len(names), flush=True)
+    n_missed = 0
+    for i, name in enumerate(names, 1):
+        caught, words = catch(name, args.seeds)
+        n_missed += not caught
+        print("# %s\n%sok %d - %s" % (words, "" if caught else "not ", i, name), flush=True)
+    make()  # the copy is whole again for the next run
+    return 1 if n_missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
