@@ -29,7 +29,7 @@
 #define NODE_ITEMS_MAX 64      // sequences of one FORWARD
 #define NODE_EFFECTS_MAX 1024  // a step's worst case: every slot's steps sent, credited and logged
 #define NODE_EFFECT_BYTES 65536
-#define NODE_LINKS_MAX 8       // coordinator control and data, two peers, and each one's successor while both live
+#define NODE_LINKS_MAX 16      // coordinator control and data, two peers; each one's successor, and what both ends dialled at once, while they live
 
 enum node_link_kind { NODE_LINK_CONTROL, NODE_LINK_DATA };
 
@@ -70,6 +70,7 @@ struct node_event {
 			uint32_t link; // the host's handle, never reused within 2^32 links
 			struct node_id peer;
 			enum node_link_kind kind;
+			bool spare; // both ends dialled, and the other link stays (flow/dup_link): this one is received from, as its peer may use it
 		} link_up;
 		struct {
 			uint32_t link;

@@ -90,20 +90,22 @@ static void end_link(struct node *n, struct node_link *l, bool orderly, const ch
 	}
 }
 
-// free_place returns an unused entry. One peer has two links of a kind at most: the one before both is given up.
+// free_place returns an unused entry. When there is none, an old link of this kind to this peer is given up.
 static struct node_link *free_place(struct node *n, struct node_id peer, enum node_link_kind kind, struct node_effects *fx)
 {
-	struct node_link *place = NULL;
-	for (size_t i = 0; i < NODE_LINKS_MAX; i++) {
+	struct node_link *place = NULL, *oldest = NULL;
+	for (size_t i = 0; i < NODE_LINKS_MAX && place == NULL; i++) {
 		struct node_link *l = &n->links[i];
-		if (l->handle != 0 && l->retired && l->kind == kind && node_id_is(l->peer, peer)) {
-			node_fx_close(fx, l->handle, true);
-			end_link(n, l, false, "it has two successors", fx);
-		}
-		if (l->handle == 0 && place == NULL)
+		if (l->handle == 0)
 			place = l;
+		else if (l->retired && l->kind == kind && node_id_is(l->peer, peer) && (oldest == NULL || l->order < oldest->order))
+			oldest = l;
 	}
-	return place;
+	if (place != NULL || oldest == NULL)
+		return place;
+	node_fx_close(fx, oldest->handle, true);
+	end_link(n, oldest, false, "it has too many successors", fx);
+	return oldest;
 }
 
 void node_links_on_up(struct node *n, const struct node_event *ev, struct node_effects *fx)
@@ -118,6 +120,13 @@ void node_links_on_up(struct node *n, const struct node_event *ev, struct node_e
 		return;
 	}
 	struct node_link *old = node_link_of(n, peer, kind);
+	if (old != NULL && ev->u.link_up.spare) {
+		// Its peer closes it, or uses it until it knows the other one: what comes on it counts, and nothing is sent on it.
+		*l = (struct node_link){.handle = ev->u.link_up.link, .peer = peer, .kind = kind, .up_ns = n->now_ns, .epoch = n->member_epoch,
+			.retired = true, .retired_ns = n->now_ns};
+		liveness_init(&l->life, n->now_ns);
+		return;
+	}
 	if (old != NULL)
 		retire(n, old);
 	*l = (struct node_link){.handle = ev->u.link_up.link, .peer = peer, .kind = kind, .up_ns = n->now_ns, .order = ++n->n_links_up,

@@ -183,6 +183,7 @@ void sim_node_on_up(struct sim_world *w, struct sim_node *n, struct sim_conn *c,
 		sim_dial_on_up(w, n, c);
 	int32_t peer = sim_link_peer(c, n->machine);
 	uint32_t *place = NULL;
+	bool is_spare = false;
 	for (size_t i = 0; i < ARRAY_LEN(n->links); i++) {
 		const struct sim_conn *old = sim_conn_find(w, n->links[i]);
 		if (old == NULL) {
@@ -192,10 +193,7 @@ void sim_node_on_up(struct sim_world *w, struct sim_node *n, struct sim_conn *c,
 		if (peer == SIM_HEAD || sim_link_peer(old, n->machine) != peer)
 			continue;
 		bool old_by_us = old->end[0].party == n->machine;
-		if (dup_link_decide(n->id, w->nodes[peer].id, old_by_us, by_us) == DUP_LINK_KEEP_OLD) {
-			sim_link_close(w, n->machine, c->serial);
-			return;
-		}
+		is_spare = is_spare || dup_link_decide(n->id, w->nodes[peer].id, old_by_us, by_us) == DUP_LINK_KEEP_OLD;
 	}
 	if (place == NULL) {
 		sim_link_close(w, n->machine, c->serial);
@@ -206,6 +204,7 @@ void sim_node_on_up(struct sim_world *w, struct sim_node *n, struct sim_conn *c,
 	ev.u.link_up.link = c->serial;
 	ev.u.link_up.peer = peer == SIM_HEAD ? w->head.id : w->nodes[peer].id;
 	ev.u.link_up.kind = c->kind == LNK1_CONTROL ? NODE_LINK_CONTROL : NODE_LINK_DATA;
+	ev.u.link_up.spare = is_spare;
 	sim_node_step(w, n, &ev);
 }
 

@@ -126,23 +126,21 @@ static bool neighbour_params(void *ctx, struct lnk1_client_params *out)
 	return true;
 }
 
-// on_up takes a link of any origin. Of two with one neighbour both sides keep the same one (flow/dup_link); with the coordinator, who never
-// dials, the newest stays, and the core closes the older.
+// on_up takes a link of any origin. Of two with one neighbour both sides keep the same one (flow/dup_link), and the core closes the other when
+// nothing can be on its way there any more; with the coordinator, who never dials, the newest stays.
 static void on_up(struct node_runtime *rt, struct link *link, const struct link_info *info)
 {
 	bool is_coordinator = node_id_is(info->peer, rt->p.core.coordinator);
 	struct rt_link *free_place = NULL;
+	bool is_spare = false;
 	for (size_t i = 0; i < ARRAY_LEN(rt->links); i++) {
 		struct rt_link *l = &rt->links[i];
 		if (l->handle == 0) {
 			free_place = free_place ? free_place : l;
 			continue;
 		}
-		if (!is_coordinator && node_id_is(l->peer, info->peer) &&
-			dup_link_decide(rt->p.core.self, info->peer, l->by_us, info->is_dialled) == DUP_LINK_KEEP_OLD) {
-			link_close(link);
-			return;
-		}
+		is_spare = is_spare || (!is_coordinator && node_id_is(l->peer, info->peer) &&
+			dup_link_decide(rt->p.core.self, info->peer, l->by_us, info->is_dialled) == DUP_LINK_KEEP_OLD);
 	}
 	if (free_place == NULL) {
 		link_close(link);
@@ -153,6 +151,7 @@ static void on_up(struct node_runtime *rt, struct link *link, const struct link_
 	ev.u.link_up.link = free_place->handle;
 	ev.u.link_up.peer = info->peer;
 	ev.u.link_up.kind = info->kind == LNK1_CONTROL ? NODE_LINK_CONTROL : NODE_LINK_DATA;
+	ev.u.link_up.spare = is_spare;
 	step(rt, &ev);
 }
 

@@ -95,6 +95,17 @@ static uint32_t up(struct host *h, int32_t machine, enum node_link_kind kind)
 	return h->next_link;
 }
 
+static uint32_t up_spare(struct host *h, int32_t machine)
+{
+	struct node_event ev = {.type = NODE_EV_LINK_UP};
+	ev.u.link_up.link = ++h->next_link;
+	ev.u.link_up.peer = h->ids[machine];
+	ev.u.link_up.kind = NODE_LINK_DATA;
+	ev.u.link_up.spare = true;
+	step(h, &ev);
+	return h->next_link;
+}
+
 static void down(struct host *h, uint32_t link, bool orderly)
 {
 	struct node_event ev = {.type = NODE_EV_LINK_DOWN};
@@ -241,6 +252,49 @@ static void frames_on_a_link_that_has_a_successor_still_count(void **state)
 	stop(&h);
 }
 
+// Both ends dialled. The neighbour may have used the link that goes for as long as it did not know of the one that stays.
+static void a_spare_link_is_received_from_and_never_sent_on(void **state)
+{
+	(void)state;
+	struct host h;
+	uint32_t prev, next;
+	join_ring(&h, &prev, &next);
+	uint32_t spare_prev = up_spare(&h, 1), spare_next = up_spare(&h, 2);
+	assert_int_equal(count_fx(&h, NODE_FX_CLOSE), 0);
+	send_step(&h, spare_prev, 1, 7, 0);
+	assert_int_equal(count_fx(&h, NODE_FX_TAKE), 1);
+	forwarded(&h);
+	assert_int_equal(n_frames(&h, FRAME_STEP, next), 1);
+	assert_int_equal(n_frames(&h, FRAME_CREDIT, prev), 1);
+	send_credit(&h, spare_next, 1, 1);
+	down(&h, spare_next, true);
+	assert_false(says_broken(&h)); // all of it has arrived
+	int64_t begin = h.now;
+	while (count_fx(&h, NODE_FX_CLOSE) == 0 && h.now - begin < 7 * S) {
+		h.now += S / 10;
+		tick(&h);
+	}
+	assert_int_equal(find_fx(&h, NODE_FX_CLOSE, 0)->u.close.link, spare_prev);
+	assert_true(find_fx(&h, NODE_FX_CLOSE, 0)->u.close.orderly);
+	stop(&h);
+}
+
+static void a_spare_link_takes_the_place_of_one_that_breaks(void **state)
+{
+	(void)state;
+	struct host h;
+	uint32_t prev, next;
+	join_ring(&h, &prev, &next);
+	uint32_t spare = up_spare(&h, 2);
+	down(&h, next, false);
+	assert_true(says_broken(&h));
+	plan(&h, 2, 1, 2);
+	send_step(&h, prev, 2, 7, 0);
+	forwarded(&h);
+	assert_int_equal(n_frames(&h, FRAME_STEP, spare), 1);
+	stop(&h);
+}
+
 static void a_hop_with_steps_on_an_old_link_waits_for_their_credits(void **state)
 {
 	(void)state;
@@ -357,18 +411,18 @@ static void the_link_before_is_used_again_when_its_successor_is_lost(void **stat
 	stop(&h);
 }
 
-static void a_third_link_of_a_kind_ends_the_first(void **state)
+static void a_link_without_a_place_ends_the_oldest_of_its_kind(void **state)
 {
 	(void)state;
 	struct host h;
 	uint32_t prev, next;
 	join_ring(&h, &prev, &next);
-	for (int i = 0; i < 20; i++) {
-		uint32_t before = h.next_link;
+	const int n_free = NODE_LINKS_MAX - 4; // two to the coordinator, one to each neighbour
+	for (int i = 0; i < n_free + 20; i++) {
 		up(&h, 2, NODE_LINK_DATA);
-		assert_int_equal(count_fx(&h, NODE_FX_CLOSE), i > 0);
-		if (i > 0)
-			assert_int_equal(find_fx(&h, NODE_FX_CLOSE, 0)->u.close.link, i == 1 ? next : before - 1);
+		assert_int_equal(count_fx(&h, NODE_FX_CLOSE), i >= n_free);
+		if (i >= n_free)
+			assert_int_equal(find_fx(&h, NODE_FX_CLOSE, 0)->u.close.link, next + (uint32_t)(i - n_free));
 	}
 	stop(&h);
 }
@@ -573,13 +627,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(frames_on_a_link_that_has_a_successor_still_count),
+		cmocka_unit_test(a_spare_link_is_received_from_and_never_sent_on),
+		cmocka_unit_test(a_spare_link_takes_the_place_of_one_that_breaks),
 		cmocka_unit_test(a_hop_with_steps_on_an_old_link_waits_for_their_credits),
 		cmocka_unit_test(an_old_link_that_breaks_with_steps_of_the_plan_is_reported),
 		cmocka_unit_test(an_old_link_that_carried_nothing_of_the_plan_may_break),
 		cmocka_unit_test(an_old_control_link_that_breaks_takes_the_plan_along),
 		cmocka_unit_test(an_old_link_is_closed_in_order_after_a_while),
 		cmocka_unit_test(the_link_before_is_used_again_when_its_successor_is_lost),
-		cmocka_unit_test(a_third_link_of_a_kind_ends_the_first),
+		cmocka_unit_test(a_link_without_a_place_ends_the_oldest_of_its_kind),
 		cmocka_unit_test(an_older_plan_on_an_old_link_changes_nothing),
 		cmocka_unit_test(frames_of_the_wrong_neighbour_are_ignored_and_said_once),
 		cmocka_unit_test(a_credit_goes_back_the_way_its_step_came),
