@@ -71,7 +71,8 @@ def array(name, kind, values):
 
 def keys(o):
     merges = MERGES[: o.vocab - VOCAB_MIN]
-    tokens = SPECIAL + byte_tokens() + [m.replace(" ", "") for m in merges]
+    special = ["<|unused_0|>", SPECIAL[1], "<|unused_2|>"] if o.no_stop else SPECIAL
+    tokens = special + byte_tokens() + [m.replace(" ", "") for m in merges]
     types = [3] * 3 + [1] * (256 + len(merges))
     for i in range(len(tokens), o.vocab):
         tokens.append(f"<|unused_{i}|>")
@@ -94,7 +95,7 @@ def keys(o):
         array("tokenizer.ggml.token_type", I32, [struct.pack("<i", t) for t in types]),
         array("tokenizer.ggml.merges", STRING, [string(m) for m in merges]),
         u32("tokenizer.ggml.bos_token_id", 1),
-        u32("tokenizer.ggml.eos_token_id", 2),
+        *([] if o.no_stop else [u32("tokenizer.ggml.eos_token_id", 2)]),
         key("tokenizer.ggml.add_bos_token", BOOL, b"\0"),
         key("tokenizer.chat_template", STRING, string(CHAT_TEMPLATE)),
     ]
@@ -234,6 +235,7 @@ def main():
     p.add_argument("--biases", action="store_true", help="write q, k and v biases")
     p.add_argument("--loud", type=token_and_layer, metavar="TOKEN:LAYER", default=(-1, -1),
                    help="the hidden state of this token leaves f16's range at this layer (-1: when it is embedded), that of others does not")
+    p.add_argument("--no-stop", action="store_true", help="no token ends an answer: it is as long as asked for, with any seed; there is no chat")
     o = p.parse_args()
     if o.vocab < VOCAB_MIN:
         p.error(f"--vocab {o.vocab}, wanted at least {VOCAB_MIN}")

@@ -43,21 +43,36 @@ static void tell_health(struct http_reader *r)
 
 // ---- the time between
 
-// set_watch says when to look again: often while somebody reads, sooner still when a reader waits for room; else when the next answer is
-// to be forgotten.
+// next_watch_ns says when a call is to be looked at: often while somebody reads it, at once when its answer has just ended, and sooner still when
+// a reader waits for room; else when it is to be forgotten.
+static int64_t next_watch_ns(const struct http_call *c, int64_t now_ns)
+{
+	bool has_ended = c->answer == NULL;
+	if (has_ended && c->readers == NULL && c->key.number == 0)
+		return c->ended_ns + KEPT_NS;
+	if (has_ended && now_ns - c->ended_ns < WATCH_NS)
+		return now_ns + PUMP_NS;
+	for (const struct http_reader *r = c->readers; r != NULL; r = r->next)
+		if (reader_is_behind(r))
+			return now_ns + PUMP_NS;
+	return now_ns + WATCH_NS;
+}
+
 static void set_watch(struct http_api *h)
 {
 	int64_t now_ns = loop_now_ns(h->p.loop), at_ns = INT64_MAX;
 	for (const struct http_call *c = h->calls; c != NULL; c = c->next) {
-		bool is_quiet = c->answer == NULL && c->readers == NULL && c->key.number == 0;
-		int64_t wanted_ns = is_quiet ? c->ended_ns + KEPT_NS : now_ns + WATCH_NS;
-		for (const struct http_reader *r = c->readers; r != NULL; r = r->next)
-			if (reader_is_behind(r))
-				wanted_ns = now_ns + PUMP_NS;
+		int64_t wanted_ns = next_watch_ns(c, now_ns);
 		at_ns = wanted_ns < at_ns ? wanted_ns : at_ns;
 	}
 	if (at_ns != INT64_MAX && (!h->watch.is_set || at_ns < h->watch.deadline_ns)) // never later than it was: arrivals must not put it off
 		loop_timer_set(h->p.loop, &h->watch, at_ns);
+}
+
+void http_api_watch(struct http_api *h)
+{
+	if (!h->is_stopping)
+		set_watch(h);
 }
 
 static void on_watch(void *ctx)
@@ -257,7 +272,7 @@ static bool read_after(const struct http_request *q, int64_t *after, struct open
 		}
 	}
 	if (text == NULL && q->n_query > 0) {
-		text = q->query[0].value;
+		text = q->query[0].value ? q->query[0].value : "NUL";
 		name = "after";
 	}
 	if (text == NULL || event_number_parse(text, after))

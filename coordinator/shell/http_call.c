@@ -306,6 +306,7 @@ static void on_complete(struct http_call *c)
 	h->n_kept++;
 	pump_all(c);
 	make_room(h);
+	http_api_watch(h);
 }
 
 static void fail(struct http_call *c, const struct openai_error *e)

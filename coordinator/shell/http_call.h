@@ -111,6 +111,9 @@ struct http_reader {
 	int64_t since_ns, sent_ns;
 };
 
+// http_api_watch: something changed that may want looking at sooner.
+void http_api_watch(struct http_api *h);
+
 // ---- calls (http_call.c)
 
 // call_new checks the body. NULL after filling *err. The server's thread.

@@ -227,12 +227,13 @@ static enum MHD_Result take_body(struct http_server *s, struct http_exchange *x,
 	return MHD_YES;
 }
 
-static enum MHD_Result add_query(void *ctx, enum MHD_ValueKind kind, const char *name, const char *value)
+static enum MHD_Result add_query(void *ctx, enum MHD_ValueKind kind, const char *name, size_t name_len, const char *value, size_t value_len)
 {
 	struct http_request *q = ctx;
 	(void)kind;
+	bool is_text = strlen(name) == name_len && (value == NULL || strlen(value) == value_len);
 	if (q->n_query < HTTP_QUERY_MAX)
-		q->query[q->n_query] = (struct http_query){.name = name, .value = value ? value : ""};
+		q->query[q->n_query] = (struct http_query){.name = name, .value = !is_text ? NULL : value ? value : ""};
 	q->n_query++;
 	return MHD_YES;
 }
@@ -247,7 +248,7 @@ static void dispatch(struct http_server *s, struct http_exchange *x, struct MHD_
 	}
 	struct http_request q = {.method = method, .path = path, .content_type = type ? type : "", .last_event_id = header(c, "Last-Event-ID"),
 		.body = x->in ? x->in : "", .body_len = x->in_len};
-	MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, add_query, &q);
+	MHD_get_connection_values_n(c, MHD_GET_ARGUMENT_KIND, add_query, &q);
 	s->p.on_request(s->p.ctx, x, &q);
 	drop_body(s, x);
 }

@@ -32,7 +32,7 @@ struct http_server;
 struct http_exchange;
 
 struct http_query {
-	const char *name, *value; // percent-decoded; value "" when there is none
+	const char *name, *value; // percent-decoded; value "" when there is none, NULL when a NUL is in it
 };
 
 struct http_request {

@@ -18,6 +18,7 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 
@@ -122,5 +123,21 @@ def cluster(request, tmp_path, hearth, model):
     """A cluster of processes with state directories of their own."""
     c = cluster_module.Cluster(hearth, model, tmp_path)
     request.node.hearth_clusters = [*getattr(request.node, "hearth_clusters", []), c]
+    yield c
+    c.close()
+
+
+@pytest.fixture(scope="module")
+def tiny_model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tiny") / "tiny.gguf"
+    subprocess.run([sys.executable, cluster_module.ROOT / "tools/make_tiny_model.py", "--ctx", "32768", path], check=True)
+    return path
+
+
+@pytest.fixture
+def tiny_cluster(request, hearth, tiny_model, tmp_path):
+    """A cluster of one test's own."""
+    c = cluster_module.Cluster(hearth, tiny_model, tmp_path)
+    request.node.hearth_clusters = [c]
     yield c
     c.close()
