@@ -95,8 +95,8 @@ static json_t *published_json(const struct scenario *s)
 	const struct scenario_published *p = &s->published;
 	if (p->source[0] == '\0')
 		return json_null();
-	return json_pack("{s:o, s:o, s:s, s:s}", "tpot_s", p->tpot_s > 0 ? json_real(p->tpot_s) : json_null(), "ttft_s",
-		p->ttft_s > 0 ? json_real(p->ttft_s) : json_null(), "source", p->source, "note", p->note);
+	return json_pack("{s:o, s:o, s:o, s:b, s:s, s:s}", "exchange_s", p->exchange_s > 0 ? json_real(p->exchange_s) : json_null(), "tpot_s", p->tpot_s > 0 ? json_real(p->tpot_s) : json_null(), "ttft_s",
+		p->ttft_s > 0 ? json_real(p->ttft_s) : json_null(), "calibrates", p->calibrates, "source", p->source, "note", p->note);
 }
 
 enum err sim_run_print_json(FILE *to, const struct scenario *s, const struct prediction *p)

@@ -115,7 +115,7 @@ static void print_devices(FILE *to, const struct scenario *s, const struct predi
 static void print_deviation(FILE *to, const char *name, double published, double predicted)
 {
 	if (published > 0)
-		fprintf(to, "  %-6s published %s, predicted %s: %+.1f %%\n", name, time_text(published).text, time_text(predicted).text,
+		fprintf(to, "  %s: published %s, predicted %s, %+.1f %%\n", name, time_text(published).text, time_text(predicted).text,
 			(predicted / published - 1) * 100);
 }
 
@@ -126,6 +126,9 @@ static void print_published(FILE *to, const struct scenario *s, const struct pre
 	fprintf(to, "\nPublished: %s\n", s->published.source);
 	print_deviation(to, "TPOT", s->published.tpot_s, p->summary.tpot.p50);
 	print_deviation(to, "TTFT", s->published.ttft_s, p->summary.ttft.p50);
+	print_deviation(to, "one exchange", s->published.exchange_s, p->exchange_s);
+	if (s->published.calibrates)
+		fprintf(to, "  figures of the scenario were taken from this row: that it agrees proves nothing\n");
 	if (s->published.note[0])
 		fprintf(to, "  %s\n", s->published.note);
 }

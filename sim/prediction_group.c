@@ -118,12 +118,23 @@ static void answer(struct group *g, const struct scenario_request *q)
 	g->p->timed_out = g->p->timed_out || g->now_ns >= limit_ns;
 }
 
-// model_figures are those of mean delays and equal links: the first two members' stand for all.
+// slowest_link returns the one with the longest delay of those that the exchange uses: all of them, but a star's are its centre's.
+static const struct cluster_link *slowest_link(const struct scenario *s)
+{
+	const struct cluster_link *worst = &s->cluster.links[1];
+	for (int32_t i = 0; i < s->n_devices; i++)
+		for (int32_t j = i + 1; j < s->n_devices; j++)
+			if (s->cluster.links[i * s->n_devices + j].delay_s > worst->delay_s && (i == 0 || s->group.exchange != EXCHANGE_STAR))
+				worst = &s->cluster.links[i * s->n_devices + j];
+	return worst;
+}
+
+// model_figures are those of mean delays; every exchange takes what the slowest link makes of it.
 static void model_figures(struct group *g)
 {
 	const struct scenario *s = g->s;
 	struct prediction *p = g->p;
-	const struct cluster_link *l = &s->cluster.links[1];
+	const struct cluster_link *l = slowest_link(s);
 	const struct scenario_request *q = &s->requests[0];
 	double tokens[2] = {1, q->n_prompt < s->chunk ? q->n_prompt : s->chunk}, seconds[2] = {0, 0};
 	struct cost_batch batches[2] = {cost_decode(s->params.kv_read), cost_chunk(0, (int32_t)tokens[1])};

@@ -96,6 +96,8 @@ static enum err read_published(struct scenario_reader *r, const struct toml_valu
 	static const struct scenario_key keys[] = {
 		{.name = "tpot", .kind = KEY_QUANTITY, .quantity = QUANTITY_TIME, .offset = offsetof(struct scenario_published, tpot_s), .max = 1e6},
 		{.name = "ttft", .kind = KEY_QUANTITY, .quantity = QUANTITY_TIME, .offset = offsetof(struct scenario_published, ttft_s), .max = 1e6},
+		{.name = "exchange", .kind = KEY_QUANTITY, .quantity = QUANTITY_TIME, .offset = offsetof(struct scenario_published, exchange_s), .max = 1e6},
+		{.name = "calibrates", .kind = KEY_BOOL, .offset = offsetof(struct scenario_published, calibrates)},
 		{.name = "source", .kind = KEY_TEXT, .offset = offsetof(struct scenario_published, source), .is_required = true},
 		{.name = "note", .kind = KEY_TEXT, .offset = offsetof(struct scenario_published, note)},
 	};

@@ -77,6 +77,8 @@ struct scenario_group {
 
 struct scenario_published {
 	double tpot_s, ttft_s; // 0: not published
+	double exchange_s;     // of a group: one exchange of one token
+	bool calibrates;       // figures of the scenario were taken from this row: that they agree proves nothing
 	char source[SCENARIO_TEXT_CAP];
 	char note[SCENARIO_TEXT_CAP]; // what explains, or does not explain, the difference
 };
