@@ -48,7 +48,6 @@ PROTO_C := $(PROTO:%.proto=$(B)/gen/%.pb-c.c)
 TEST_SRCS := $(wildcard tests/*/test_*.c)
 FUZZ_SRCS := $(wildcard tests/fuzz/fuzz_*.c)
 SUPPORT_SRCS := $(wildcard tests/support/*.c)
-FORMATTED := $(wildcard $(addsuffix /*.[ch],$(LIB_DIRS) cli tests/*))
 
 # -Wcast-qual with gcc only: the initialisers that protoc-c generates cast const away, which clang reports at each use.
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings \
@@ -93,7 +92,7 @@ help:
 	@echo 'make bench      the scripts in bench/'
 	@echo 'make oracle     compare with independent implementations (tools/oracle/)'
 	@echo 'make tidy       include rules, purity of the cores, file sizes and the like'
-	@echo 'make format     clang-format over all C files'
+	@echo 'make format     clang-format over the lines of C files that are not committed yet'
 	@echo 'make model      fetch the demo model into build/models/'
 	@echo 'make setup      install the Debian packages that build, model and tests need'
 	@echo 'make clean      remove what was built; distclean also the model and the Python environment'
@@ -204,8 +203,9 @@ bench: all model venv
 oracle: all model
 	@sh tools/oracle_all.sh
 
+# Only lines that differ from HEAD: over whole files it would undo what was aligned by hand.
 format:
-	clang-format -i $(FORMATTED)
+	@git clang-format -f --extensions c,h
 
 # Everything but the model and the Python environment, which cost a download.
 clean:
