@@ -40,6 +40,11 @@ static const struct command table[] = {
 		"check runs small clusters with faults, each drawn from a seed, and checks after every event what must always hold, and after the last fault that "
 		"the cluster serves again. It ends with a summary; a failure prints its seed and the command that runs it again.",
 		false, sim_main},
+	{"emulate", FOR_EMULATE, "TOPOLOGY [OPTIONS]", "put links of a given quality between processes of this machine",
+		"Relays connections between processes of this machine, in real time, with the delays, rates, losses and faults that TOPOLOGY, a TOML file, "
+		"describes. With --send it tells a running relay what to do: `hearth emulate --control SOCKET --send \"cut a b\"`; \"help\" lists "
+		"the commands.",
+		false, emulate_main},
 	{"example-config", FOR_CONFIG, "", "print cluster.example.toml", NULL, true, example_config_main},
 };
 

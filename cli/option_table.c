@@ -5,7 +5,7 @@
 #define FOR_MODEL (FOR_RUN | FOR_SERVE | FOR_INSPECT | FOR_TOKENIZE)
 #define FOR_COMPUTE (FOR_RUN | FOR_SERVE | FOR_JOIN)
 #define FOR_STATE (FOR_RUN | FOR_SERVE | FOR_INVITE | FOR_JOIN | FOR_REVOKE | FOR_STATUS)
-#define FOR_ALL 0x7ff
+#define FOR_ALL 0xfff
 
 static const char *const log_words[] = {"error", "warning", "info", "debug", NULL};
 static const char *const simd_words[] = {"portable", "avx2", NULL};
@@ -30,6 +30,13 @@ static const struct option table[] = {
 		.help = "the node to shut out, by its name or its id as `hearth status` shows them"},
 	{.flag = "--no-qr", .commands = FOR_INVITE, .kind = OPTION_BOOL, .offset = AT(no_qr),
 		.help = "print the invite without its QR code"},
+
+	{.placeholder = "TOPOLOGY", .commands = FOR_EMULATE, .kind = OPTION_PATH, .offset = AT(topology),
+		.help = "devices and links, a TOML file; left out with --send"},
+	{.flag = "--control", .commands = FOR_EMULATE, .kind = OPTION_PATH, .offset = AT(control), .placeholder = "SOCKET",
+		.help = "take commands at this Unix socket, which only this user can open"},
+	{.flag = "--send", .commands = FOR_EMULATE, .kind = OPTION_STRING, .offset = AT(send), .placeholder = "COMMAND",
+		.help = "give a command to the relay at --control, print its answer and end"},
 
 	// What to say
 	{.flag = "--prompt", .letter = 'p', .commands = FOR_RUN | FOR_TOKENIZE, .kind = OPTION_STRING, .offset = AT(prompt),
@@ -155,7 +162,7 @@ static const struct option table[] = {
 	{.flag = "--show", .commands = FOR_SIM, .kind = OPTION_BOOL, .offset = AT(sim_show), .help = "check: print what happens in each seed, without other processes"},
 
 	// Every command
-	{.flag = "--json", .commands = FOR_SIM | FOR_TRACE | FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE, .kind = OPTION_BOOL,
+	{.flag = "--json", .commands = FOR_SIM | FOR_TRACE | FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE | FOR_EMULATE, .kind = OPTION_BOOL,
 		.offset = AT(json), .help = "print one JSON object"},
 	{.flag = "--state", .key = "state", .commands = FOR_STATE, .kind = OPTION_PATH, .offset = AT(state), .example = "\"/home/me/.local/state/hearth\"", .placeholder = "DIR",
 		.preset_words = "$XDG_STATE_HOME/hearth, else ~/.local/state/hearth",

@@ -31,6 +31,7 @@ enum {
 	FOR_CONFIG = 1 << 8,
 	FOR_TRACE = 1 << 9,
 	FOR_SIM = 1 << 10,
+	FOR_EMULATE = 1 << 11,
 };
 
 enum option_kind {
@@ -118,6 +119,11 @@ struct options {
 
 	// inspect
 	bool tensors;
+
+	// emulate
+	const char *topology;
+	const char *control;
+	const char *send;
 
 	// invite, revoke
 	bool no_qr;
