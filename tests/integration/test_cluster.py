@@ -8,7 +8,7 @@ import pytest
 
 from cluster import MEMORY_ROOM_KIB, Relay, free_port, wait_until
 
-PROMPT = "The three largest cities of Italy are"
+PROMPT = "Once upon a time"  # its answer does not end before tests do what they do in the middle of it
 N_LAYERS = 30
 
 
@@ -122,7 +122,7 @@ def three_nodes(cluster, *options):
     ready_with(cluster, 3)
 
 
-def ask_until(cluster, name, n_chars, *options, n=100):
+def ask_until(cluster, name, n_chars, *options, n=160):
     """An answer under way, of which so much text has come."""
     p = cluster.start_run(name, PROMPT, *options, n=n)
     wait_until(lambda: len(p.out()) >= n_chars or not p.is_running(), 30, "the answer to begin")
@@ -141,7 +141,7 @@ def ask_at(cluster, at):
         p = cluster.start_run("client", LONG_PROMPT, n=8)
         cluster.wait_status(lambda s: s["active"] == 1, 10, "the prompt to be taken")
     else:
-        whole = cluster.run_alone(PROMPT, n=100)
+        whole = cluster.run_alone(PROMPT, n=160)
         p = ask_until(cluster, "client", AT[at])
     return p, whole["text"]
 

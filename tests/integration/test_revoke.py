@@ -8,7 +8,7 @@ import pytest
 
 from cluster import PATIENCE, free_port, n_links, wait_until
 
-PROMPT = "The three largest cities of Italy are"
+PROMPT = "Once upon a time"  # its answer does not end before tests do what they do in the middle of it
 
 
 def wait_stages(cluster, n, direct=False):
