@@ -123,8 +123,9 @@ static void print_summary(FILE *to, const struct check_summary *s, double second
 	const struct sim_counts *c = &s->counts;
 	fprintf(to, "%" PRIu64 " seeds, %" PRIu64 " failed; %.0f s of virtual time in %.1f s, %.0f times faster\n", s->n_seeds, s->n_failed,
 		(double)s->virtual_ns / S, seconds, (double)s->virtual_ns / S / (seconds > 0 ? seconds : 1));
-	fprintf(to, "%" PRIu64 " requests: %u answered, %u ended with an error, %u cancelled, %u lost with the coordinator, %u refused; %" PRIu64 " tokens\n",
-		s->n_requests, c->n_ended_well, c->n_ended_badly, c->n_cancelled, c->n_lost, c->n_refused, c->n_tokens);
+	fprintf(to, "%" PRIu64 " requests: %u answered, %u ended with an error, %u cancelled, %u lost with the coordinator, %u refused; %" PRIu64
+		" tokens; %u taken from the journal after a crash\n",
+		s->n_requests, c->n_ended_well, c->n_ended_badly, c->n_cancelled, c->n_lost, c->n_refused, c->n_tokens, c->n_taken_up);
 	fprintf(to, "%u plans, %u machines of a running plan lost; seeds with a new plan %" PRIu64 ", with a double loss %" PRIu64
 		", with an answer that went on after a loss %" PRIu64 "\n",
 		c->n_plans, c->n_node_losses, s->seeds_with_replan, s->seeds_with_double_loss, s->seeds_with_recovery);

@@ -56,6 +56,20 @@ static bool prepare(struct sim_world *w, int32_t request)
 	return true;
 }
 
+static void submit(struct sim_world *w, int32_t request)
+{
+	struct sim_req *q = &w->reqs[request];
+	q->state = SIM_REQ_OPEN;
+	struct coord_event ev = {.type = COORD_EV_SUBMIT};
+	ev.u.submit.req = (uint64_t)request + 1;
+	ev.u.submit.tokens = q->tokens;
+	ev.u.submit.n_tokens = q->n_prompt;
+	ev.u.submit.n_predict = q->ask.n_predict;
+	ev.u.submit.sampling = q->ask.sampling;
+	ev.u.submit.hash_logits = q->ask.hash_logits;
+	sim_head_step(w, &ev);
+}
+
 void sim_client_submit(struct sim_world *w, int32_t request)
 {
 	struct sim_req *q = &w->reqs[request];
@@ -73,17 +87,9 @@ void sim_client_submit(struct sim_world *w, int32_t request)
 	}
 	if (!prepare(w, request))
 		return;
-	q->state = SIM_REQ_OPEN;
 	q->calm = !w->had_fault;
 	tell(w, SIM_REC_SUBMIT, request, (struct sim_record){0});
-	struct coord_event ev = {.type = COORD_EV_SUBMIT};
-	ev.u.submit.req = (uint64_t)request + 1;
-	ev.u.submit.tokens = q->tokens;
-	ev.u.submit.n_tokens = q->n_prompt;
-	ev.u.submit.n_predict = q->ask.n_predict;
-	ev.u.submit.sampling = q->ask.sampling;
-	ev.u.submit.hash_logits = q->ask.hash_logits;
-	sim_head_step(w, &ev);
+	submit(w, request);
 	if (q->ask.cancel_ns > 0 && q->state == SIM_REQ_OPEN)
 		sim_at(w, w->now_ns + q->ask.cancel_ns, EV_CANCEL, SIM_HEAD)->arg = request;
 }
@@ -104,12 +110,13 @@ void sim_client_on_emit(struct sim_world *w, uint64_t req, int32_t token, int32_
 		sim_world_fail(w, "request %d: token %d at position %d, wanted %d", request, token, pos, q->tokens[pos]);
 	if (w->has_failed)
 		return;
-	if (q->n_got == 0) {
-		q->first_ns = w->now_ns;
+	if (q->n_got == 0)
 		q->plan_at_first = w->ledger.epoch;
-	}
+	if (q->n_got++ < q->n_shown)
+		return; // computed again after a crash: its client has it
+	if (q->n_shown++ == 0)
+		q->first_ns = w->now_ns;
 	q->last_ns = w->now_ns;
-	q->n_got++;
 	w->counts.n_tokens++;
 	tell(w, SIM_REC_TOKEN, request, (struct sim_record){.index = q->n_got - 1, .token = token});
 }
@@ -182,6 +189,10 @@ void sim_client_lose_all(struct sim_world *w)
 		struct sim_req *q = &w->reqs[i];
 		if (q->state != SIM_REQ_OPEN)
 			continue;
+		if (w->config.journal && !w->lied_sync) {
+			q->state = SIM_REQ_HELD;
+			continue;
+		}
 		q->state = SIM_REQ_LOST;
 		q->end_ns = w->now_ns;
 		w->n_open--;
@@ -189,6 +200,17 @@ void sim_client_lose_all(struct sim_world *w)
 		if (q->ask.must_succeed)
 			sim_world_fail(w, "request %d was lost with the coordinator after the last fault", i);
 		tell(w, SIM_REC_END, i, (struct sim_record){.end = COORD_END_ERROR, .text = "the coordinator stopped"});
+	}
+}
+
+void sim_client_take_up(struct sim_world *w)
+{
+	for (int32_t i = 0; i < w->n_reqs; i++) {
+		if (w->reqs[i].state != SIM_REQ_HELD)
+			continue;
+		w->reqs[i].n_got = 0;
+		w->counts.n_taken_up++;
+		submit(w, i);
 	}
 }
 
@@ -221,5 +243,5 @@ void sim_world_request(const struct sim_world *w, int32_t request, struct sim_re
 {
 	const struct sim_req *q = &w->reqs[request];
 	*out = (struct sim_request_view){.state = q->state, .end = q->end, .err = q->err, .submit_ns = q->submit_ns, .first_ns = q->first_ns,
-		.last_ns = q->last_ns, .end_ns = q->end_ns, .n_prompt = q->n_prompt, .n_tokens = q->n_got};
+		.last_ns = q->last_ns, .end_ns = q->end_ns, .n_prompt = q->n_prompt, .n_tokens = q->n_shown};
 }

@@ -452,10 +452,12 @@ bool sim_head_start(struct sim_world *w)
 	ev.u.restored.invites = d->invites;
 	ev.u.restored.n_invites = d->n_invites;
 	sim_head_step(w, &ev);
-	if (!w->config.has_local_node)
-		return true;
-	start_local(w);
-	return sim_node_start(w, &w->nodes[0]);
+	if (w->config.has_local_node) {
+		start_local(w);
+		sim_node_start(w, &w->nodes[0]);
+	}
+	sim_client_take_up(w);
+	return true;
 }
 
 void sim_head_stop(struct sim_world *w, bool power)

@@ -212,6 +212,10 @@ bool fault_begin(const struct sim_fault *f, struct sim_world *w, struct network 
 		for (uint64_t i = 0; i <= f->draw % 4; i++)
 			sim_world_reset(w, f->machine, f->draw >> (8 * i));
 		return true;
+	case FAULT_FLOW_STALL:
+		for (uint64_t i = 0; i <= f->draw % 6; i++)
+			sim_world_stall(w, f->machine, f->draw >> (8 * i), (int64_t)(f->draw >> (4 * i)) % (2500 * MS) + 20 * MS);
+		return true;
 	case FAULT_CUT: return cut(f, n, NETWORK_CUT_RESET);
 	case FAULT_BLACK_HOLE: return cut(f, n, NETWORK_CUT_BLACK_HOLE);
 	case FAULT_ONE_WAY: return cut(f, n, NETWORK_CUT_ONE_WAY);

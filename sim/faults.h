@@ -35,6 +35,7 @@
 	X(FAULT_ONE_WAY, "one-way", "the same in one direction only")                                                      \
 	X(FAULT_PARTITION, "partition", "two groups of machines do not hear each other")                                   \
 	X(FAULT_STALL, "stall", "a link holds back what it carries, then delivers it")                                     \
+	X(FAULT_FLOW_STALL, "flow-stall", "connections hold back what they carry, each for itself, then deliver it")                \
 	X(FAULT_LOSSY, "slow-link", "a link has a tenth of its rate and ten times its delay")                              \
 	X(FAULT_JOIN, "join", "a machine is invited and joins")                                                            \
 	X(FAULT_REVOKE, "revoke", "a member is shut out for good")                                                         \

@@ -67,6 +67,17 @@ static void fx_take(struct sim_world *w, struct sim_node *n, const struct node_e
 	memcpy(buf_at(n, f->u.take.buf), w->message + f->u.take.msg_off, len);
 }
 
+// check_batch: what engine.h demands of a call.
+static void check_batch(struct sim_world *w, const struct sim_node *n, const struct sim_node_job *j, int32_t n_tokens)
+{
+	if (n_tokens > w->config.chunk_max)
+		sim_world_fail(w, "node %d: a batch of %d tokens, where the engine takes %d", n->machine, n_tokens, w->config.chunk_max);
+	for (int32_t i = 0; i < j->n; i++)
+		for (int32_t k = 0; k < i; k++)
+			if (j->items[i].slot == j->items[k].slot || j->items[i].buf == j->items[k].buf)
+				sim_world_fail(w, "node %d: slot %d or buffer %d stands twice in a batch", n->machine, j->items[i].slot, j->items[i].buf);
+}
+
 static void fx_forward(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
 {
 	struct sim_node_job *j = &n->forward;
@@ -87,6 +98,7 @@ static void fx_forward(struct sim_world *w, struct sim_node *n, const struct nod
 		work.n_pairs += n_new * pos + n_new * (n_new + 1) / 2;
 		j->digests[i] = sim_mix_bytes(0, buf_at(n, j->items[i].buf), (size_t)j->items[i].n_tokens * w->model.row_kept);
 	}
+	check_batch(w, n, j, work.n_tokens);
 	w->counts.n_batched += j->n > 1;
 	sim_at(w, w->now_ns + sim_duration(w, &work), EV_FORWARDED, n->machine)->id = j->id;
 }

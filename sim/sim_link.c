@@ -568,6 +568,17 @@ void sim_world_reset(struct sim_world *w, int32_t machine, uint64_t draw)
 	}
 }
 
+void sim_world_stall(struct sim_world *w, int32_t machine, uint64_t draw, int64_t for_ns)
+{
+	struct sim_conn *c = pick(w, machine, draw >> 1);
+	w->had_fault = true;
+	if (c == NULL)
+		return;
+	struct sim_end *from = &c->end[draw & 1];
+	if (from->last_arrival_ns < w->now_ns + for_ns)
+		from->last_arrival_ns = w->now_ns + for_ns; // what follows arrives behind it
+}
+
 void sim_world_healed(struct sim_world *w)
 {
 	sim_link_retransmit(w);

@@ -84,6 +84,7 @@ static void draw_shape(struct trial *t)
 	c->network = &t->network;
 	c->check_each = true;
 	c->recovery = t->p->recovery;
+	c->journal = t->p->recovery && rng_below(&r, 4) > 0;
 	c->events_max = EVENTS_MAX;
 	c->observer = t->p->observer;
 }

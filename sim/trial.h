@@ -18,7 +18,7 @@ struct trial_params {
 	uint64_t seed;
 	uint32_t classes;            // of faults; SIM_ALL_FAULTS
 	int64_t from_ns, until_ns;   // faults outside are left out; 0 and INT64_MAX
-	bool recovery;               // the loss of a node ends no answer
+	bool recovery;               // the loss of a node ends no answer; with a journal (3 of 4 seeds), a crash of the coordinator neither
 	const struct sim_model_config *model; // NULL: a chain of hashes
 	struct sim_observer observer;
 };

@@ -117,7 +117,8 @@ struct sim_config {
 
 	bool encrypt;       // really LNK1; else messages of the same sizes
 	bool check_each;    // x_check after each step of a core (the seeds of `sim check`; a prediction needs it not)
-	bool recovery;      // checks: the loss of a node may end no answer, a crash of the coordinator loses none
+	bool recovery;      // checks: the loss of a node may end no answer
+	bool journal;       // requests are on disk: a coordinator that starts again takes them up, as its HTTP API does
 	uint64_t events_max; // more is a failure: something goes round in circles. 0: no bound
 
 	void *duration_ctx;
@@ -153,6 +154,7 @@ enum sim_request_state {
 	SIM_REQ_PLANNED,
 	SIM_REQ_OPEN,    // accepted
 	SIM_REQ_REFUSED, // nobody listened
+	SIM_REQ_HELD,    // the coordinator crashed; it is in the journal
 	SIM_REQ_LOST,    // the coordinator crashed; its client saw a broken connection
 	SIM_REQ_ENDED,
 };
@@ -185,6 +187,8 @@ void sim_world_out_of_memory(struct sim_world *w, int32_t machine, bool is_out);
 void sim_world_step_clock(struct sim_world *w, int64_t by_s); // the coordinator's wall clock
 void sim_world_flip(struct sim_world *w, int32_t machine, uint64_t draw); // one bit of the next record on one of its links
 void sim_world_reset(struct sim_world *w, int32_t machine, uint64_t draw); // one of its connections breaks, both ends hear it
+// sim_world_stall holds back one direction of one of its connections.
+void sim_world_stall(struct sim_world *w, int32_t machine, uint64_t draw, int64_t for_ns);
 // sim_world_healed: cuts of the network were healed: what they swallowed is sent again.
 void sim_world_healed(struct sim_world *w);
 
@@ -223,6 +227,7 @@ struct sim_counts {
 	uint32_t n_node_losses;  // a machine of the running plan went down
 	uint32_t n_double_losses; // a second one before the plan was replaced
 	uint32_t n_recovered;    // answers that went on after a new plan
+	uint32_t n_taken_up;     // requests that another run of the coordinator took from the journal
 	uint32_t n_batched;      // FORWARDs of several sequences
 };
 struct sim_counts sim_world_counts(const struct sim_world *w);

@@ -197,6 +197,7 @@ struct sim_req {
 	enum err err;
 	int64_t submit_ns, first_ns, last_ns, end_ns;
 	bool is_cancelled;
+	int32_t n_shown;     // tokens its client has; fewer than n_got, but for an answer that is computed again
 	bool calm;           // no fault had happened when it was asked
 	int32_t *tokens;     // prompt and the answer of one machine without faults
 	int32_t n_prompt, n_want, n_got;
@@ -379,6 +380,7 @@ void sim_client_submit(struct sim_world *w, int32_t request);
 void sim_client_on_emit(struct sim_world *w, uint64_t req, int32_t token, int32_t pos);
 void sim_client_on_end(struct sim_world *w, const struct coord_effect *f);
 void sim_client_lose_all(struct sim_world *w); // the coordinator crashed
+void sim_client_take_up(struct sim_world *w);  // and is there again
 
 const char *sim_down_words(enum sim_down d);
 

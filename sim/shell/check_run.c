@@ -68,6 +68,7 @@ static void add_counts(struct sim_counts *to, const struct sim_counts *c)
 	to->n_node_losses += c->n_node_losses;
 	to->n_double_losses += c->n_double_losses;
 	to->n_recovered += c->n_recovered;
+	to->n_taken_up += c->n_taken_up;
 	to->n_batched += c->n_batched;
 }
 

@@ -62,10 +62,14 @@ BUGS = {
         "node/stage.c",
         "		if (n->work[i].state == WORK_RUNNING && n->work[i].step.slot == slot)\n			n->work[i].dead = true;",
         "		if (n->work[i].state == WORK_RUNNING && n->work[i].step.slot == slot)\n			n->work[i].state = WORK_FREE;"),
-    "a slot keeps the session before": (
+    "a slot has two owners": (
+        "coordinator/sessions.c",
+        "		if (c->slot_owner[slot] >= 0)\n			continue;\n",
+        ""),
+    "the way of a step is chosen anew for each": (
         "node/stage.c",
-        "		*slot = (struct node_slot){.session = s.session, .direct",
-        "		*slot = (struct node_slot){.session = slot->session.v ? slot->session : s.session, .direct"),
+        ".step = s, .direct = slot->direct, .relayed = relayed};",
+        ".step = s, .direct = node_next_direct(n) != NULL, .relayed = relayed};"),
     "two steps of one sequence share a batch": (
         "node/stage.c",
         "		taken[s->slot] = true;\n",
