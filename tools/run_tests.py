@@ -31,6 +31,7 @@ import xml.etree.ElementTree
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = "build/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 JOBS = 2
+SIM_SEEDS = 1000
 LONG = ["integration-asan"]  # what `make test-long` runs
 QEMU = ["qemu-aarch64-static", "-cpu", "max"]
 OUTPUT_SHOWN = 200  # last lines of what failed
@@ -155,6 +156,11 @@ def command(name, argv, timeout=600, env=None):
         r.failed = 1
         r.output = "%s%s: %s\n" % (ran.output, " ".join(map(str, argv)), ran.why())
     return r
+
+
+def commit():
+    p = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
+    return p.stdout.strip() or "unknown"
 
 
 def skip(name, reason):
@@ -306,6 +312,36 @@ class Runner:
             return command("%s (%d files)" % (name, len(list(corpus.glob("*"))) if corpus.is_dir() else 0), argv,
                            (seconds or 10) * 3 + 60, env)
 
+    def suite_sim(self):
+        self.head("simulated clusters: %d seeds, past failures, deliberate bugs" % SIM_SEEDS)
+        if not self.make("build", "all"):
+            return
+        self.report(self.sim_check(SIM_SEEDS))
+        past = [l.split("#")[0].split() for l in (ROOT / "tests/sim/past_seeds.txt").read_text().splitlines()]
+        for words in filter(None, past):
+            self.report(command("sim check of past seed %s" % " ".join(words), ["build/bin/hearth", "sim", "check", "--seeds", *words]))
+        self.report(cmocka("tests/sim/bugs.py", "", [sys.executable], timeout=1800))
+
+    def sim_check(self, n_seeds):
+        """Many seeds; and none of the fault classes may be rare, or nothing recover: else the seeds prove little."""
+        name = "sim check --seeds 1..%d" % n_seeds
+        ran = run(["build/bin/hearth", "sim", "check", "--seeds", "1..%d" % n_seeds, "--json"], 900)
+        r = Result(name, seconds=ran.seconds)
+        try:
+            got = json.loads(ran.output.splitlines()[-1])
+            rare = {k: n for k, (n, done) in got["faults"].items() if n * 50 < n_seeds}
+            weak = [k for k in ("double_losses", "recovered", "replanned") if got[k] == 0]
+            print("%d seeds, %.0f s of virtual time in %.0f s; seeds with an answer that went on after a loss %d, with a double loss %d" % (
+                got["seeds"], got["virtual_s"], got["seconds"], got["recovered"], got["double_losses"]))
+        except (ValueError, KeyError, IndexError):
+            rare, weak = {}, ["no summary"]
+        if ran.code != 0 or ran.timed_out or rare or weak:
+            r.failed = 1
+            r.output = "%s\n%s\nclasses drawn in under 2 %% of seeds: %s; missing: %s\ncommit %s\n" % (ran.output, ran.why(), rare, weak, commit())
+        else:
+            r.passed = 1
+        return r
+
     def suite_cross(self):
         self.head("aarch64, emulated")
         if platform.machine() == "aarch64":
@@ -319,9 +355,24 @@ class Runner:
             return
         self.run_units("kernels (aarch64)", "aarch64", lambda p: p.parts[1] in ("base", "kernels") or p.name in CROSS_TOO, ["CROSS=aarch64"], QEMU,
                        timeout=600)
+        self.report(self.same_history())
         self.each([lambda h=h: self.same_hash(*h) for h in (
             ("x86-64, fastest", ["build/bin/hearth"], []), ("x86-64, portable", ["build/bin/hearth"], ["--simd", "portable"]),
             ("aarch64", [*QEMU, "build/aarch64/bin/hearth"], []))])
+
+    def same_history(self):
+        """Ten seeds of the simulator on the other machine: not an event may differ."""
+        words = ["sim", "check", "--seeds", "1..10", "--json"]
+        here, there = run(["build/bin/hearth", *words], 300), run([*QEMU, "build/aarch64/bin/hearth", *words], 600)
+        r = Result("history of ten simulated clusters, x86-64 and aarch64", seconds=here.seconds + there.seconds)
+        try:
+            same = json.loads(here.output)["history"] == json.loads(there.output)["history"]
+        except (ValueError, KeyError):
+            same = False
+        r.passed, r.failed = int(same), int(not same)
+        if not same:
+            r.output = "x86-64: %s\n%s\naarch64: %s\n%s\n" % (here.output, here.why(), there.output, there.why())
+        return r
 
     def same_hash(self, machine, program, options):
         """A short answer of the demo model: the pinned ids and logits_hash, whatever computes them."""

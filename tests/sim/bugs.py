@@ -53,7 +53,8 @@ BUGS = {
         ""),
     "a wake-up is lost when the engine is done": (
         "node/node.c",
-        "	if (n->has_next && n->forward_id == 0 && n->load_id == 0)\nXX
+        "	if (n->has_next && n->forward_id == 0 && n->load_id == 0) {\n",
+        "	if (n->has_next && n->forward_id == 0 && n->load_id == 0 && ev->type == NODE_EV_LOADED) {\n"),
     "a buffer of the head is freed twice": (
         "coordinator/sessions.c",
         "		if (s->state != SESSION_ACTIVE || !is_current) {\n			sessions_buf_give(c, c->embed[i].buf);\n",
