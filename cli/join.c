@@ -26,6 +26,7 @@ struct joining {
 	struct worker *worker;
 	struct node_runtime *node;
 	struct membership member;
+	struct link_limits limits;
 	uint8_t boot_id[LNK1_BOOT_ID_LEN];
 	uint8_t model_hash[HASH_BYTES];
 	char path[STATE_PATH_CAP]; // of the membership
@@ -68,6 +69,17 @@ static enum err keep_epoch(void *ctx, struct member_epoch e)
 	return err;
 }
 
+// choose_source: a wrong address would be reported as an unreachable coordinator, again and again.
+static enum err choose_source(struct joining *j, struct errmsg *em)
+{
+	const char *from = j->ctx->opts->from;
+	j->limits = link_limits_default;
+	if (from == NULL)
+		return OK;
+	text_copy(j->limits.source, sizeof j->limits.source, from);
+	return local_address_check(from, em);
+}
+
 static enum err open_state(struct joining *j, struct errmsg *em)
 {
 	char key_path[STATE_PATH_CAP];
@@ -90,7 +102,7 @@ static enum err use_invite(struct joining *j, struct errmsg *em)
 	if (invite_is_expired(&invite, (uint64_t)time(NULL)))
 		e = errmsg_fail(em, ERR_TIMEOUT, "this invite has expired: make a new one with hearth invite (they last ten minutes)");
 	if (e == OK) {
-		e = membership_join(&j->loop, &invite, j->keys.pair, j->boot_id, j->path, &j->member, em);
+		e = membership_join(&j->loop, &invite, j->keys.pair, j->boot_id, &j->limits, j->path, &j->member, em);
 		if (e != OK && e != ERR_CANCELLED)
 			errmsg_prefix(em, e, "joining failed");
 	}
@@ -132,7 +144,7 @@ static enum err open_node(struct joining *j, struct errmsg *em)
 		.keys = j->keys.pair,
 		.listen = listen,
 		.addresses = j->member.grant.addresses,
-		.limits = &link_limits_default,
+		.limits = &j->limits,
 		.keep_epoch = keep_epoch,
 		.ctx = j,
 		.on_exit = on_exit_node,
@@ -140,6 +152,11 @@ static enum err open_node(struct joining *j, struct errmsg *em)
 			.member_epoch = j->member.grant.member_epoch, .liveness = liveness_with(o->dead_after * INT64_C(1000000)),
 			.link_age_ns = LINK_AGE_NS},
 	};
+	for (int32_t i = 0; i < o->node_advertise.n; i++) {
+		char text[HOST_PORT_TEXT_CAP];
+		host_port_format(&o->node_advertise.at[i], text);
+		text_copy(p.core.addresses.at[p.core.addresses.n++], ADDR_CAP, text);
+	}
 	memcpy(p.core.self.b, j->keys.node_id, NODE_ID_BYTES);
 	lnk1_node_id(j->member.coordinator_pk, p.core.coordinator.b);
 	memcpy(p.core.model_hash, j->model_hash, HASH_BYTES);
@@ -166,6 +183,8 @@ int join_main(const struct command_ctx *ctx)
 	bool has_loop = e == OK;
 	if (e == OK)
 		e = loop_signals(&j.loop, on_signal, &j, &em);
+	if (e == OK)
+		e = choose_source(&j, &em);
 	if (e == OK)
 		e = open_state(&j, &em);
 	if (e == OK)

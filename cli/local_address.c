@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -62,4 +63,19 @@ void local_addresses(uint16_t port, struct address_list *out)
 	if (out->n == 0)
 		add(all, port, AF_INET, true, out);
 	freeifaddrs(all);
+}
+
+enum err local_address_check(const char *host, struct errmsg *em)
+{
+	struct sockaddr_in in = {.sin_family = AF_INET};
+	struct sockaddr_in6 in6 = {.sin6_family = AF_INET6};
+	bool is_v6 = inet_pton(AF_INET6, host, &in6.sin6_addr) == 1;
+	if (!is_v6 && inet_pton(AF_INET, host, &in.sin_addr) != 1)
+		return errmsg_fail(em, ERR_FORMAT, "%s: no address", host);
+	int fd = socket(is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool ok = fd >= 0 && bind(fd, is_v6 ? (const struct sockaddr *)(const void *)&in6 : (const struct sockaddr *)(const void *)&in, is_v6 ? sizeof in6 : sizeof in) == 0;
+	int error = errno;
+	if (fd >= 0)
+		close(fd);
+	return ok ? OK : errmsg_fail(em, ERR_NOT_FOUND, "cannot connect from %s: %s", host, error == EADDRNOTAVAIL ? "it is no address of this machine" : strerror(error));
 }

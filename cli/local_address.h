@@ -11,4 +11,7 @@ void local_name(char out[NAME_CAP]);
 // else. Link-local IPv6 is left out: its scope means nothing on another machine.
 void local_addresses(uint16_t port, struct address_list *out);
 
+// local_address_check: ERR_NOT_FOUND when `host`, a numeric address, is none of this machine's.
+MUST_USE enum err local_address_check(const char *host, struct errmsg *em);
+
 #endif

@@ -106,6 +106,12 @@ static const struct option table[] = {
 		.placeholder = "NAME", .preset_words = "the host name", .help = "what this machine is called in the cluster"},
 	{.flag = "--listen", .key = "node.listen", .commands = FOR_JOIN, .kind = OPTION_HOST_PORT, .offset = AT(link),
 		.preset = "0.0.0.0:7434", .placeholder = "HOST:PORT", .help = "where other nodes connect; port 0 takes a free one"},
+	{.flag = "--advertise", .key = "node.advertise", .commands = FOR_JOIN, .kind = OPTION_HOST_PORT_LIST, .offset = AT(node_advertise),
+		.example = "[\"203.0.113.5:7434\"]", .min = 1, .placeholder = "HOST:PORT,...", .preset_words = "none",
+		.help = "addresses that other nodes try before the one that the coordinator sees: for a port that a router forwards"},
+	{.flag = "--from", .key = "node.from", .commands = FOR_JOIN, .kind = OPTION_ADDRESS, .offset = AT(from), .example = "\"192.168.1.11\"",
+		.placeholder = "ADDRESS", .preset_words = "what the system chooses",
+		.help = "this machine's address to connect from, when it has several; it is where other nodes are sent"},
 
 	// Computing
 	{.flag = "--threads", .key = "compute.threads", .commands = FOR_COMPUTE, .kind = OPTION_INT, .offset = AT(threads), .example = "4", .min = 1,

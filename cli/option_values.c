@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,7 @@ void option_want(const struct option *opt, char want[OPTION_WANT_CAP])
 	case OPTION_PATH: words = "a file name"; break;
 	case OPTION_NAME: words = "1 to 63 letters, digits, '.', '_' or '-'"; break;
 	case OPTION_STDIN: words = "-"; break;
+	case OPTION_ADDRESS: words = "an IPv4 or IPv6 address"; break;
 	case OPTION_ENUM:
 	case OPTION_WORD: want_choices(opt, want); return;
 	case OPTION_INT:
@@ -223,6 +225,12 @@ static bool is_name(const char *text)
 	return n > 0 && n < NAME_CAP && text[n] == '\0' && text[0] != '-';
 }
 
+static bool is_address(const char *text)
+{
+	struct in6_addr a;
+	return inet_pton(AF_INET, text, &a) == 1 || inet_pton(AF_INET6, text, &a) == 1;
+}
+
 // set_invite_argument: an argument of join may only be "-". Its text is kept out of the message: it may be the secret.
 static enum err set_invite_argument(const struct option *opt, struct options *o, const char *text, struct errmsg *em)
 {
@@ -256,6 +264,10 @@ enum err option_set_text(const struct option *opt, struct options *o, const char
 	case OPTION_STRING:
 	case OPTION_PATH:
 		if (text[0] == '\0')
+			return option_refuse(opt, where, text, em);
+		break;
+	case OPTION_ADDRESS:
+		if (!is_address(text))
 			return option_refuse(opt, where, text, em);
 		break;
 	case OPTION_ENUM:

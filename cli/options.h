@@ -45,6 +45,7 @@ enum option_kind {
 	OPTION_ENUM,           // int (or an enum): index into `choices`
 	OPTION_WORD,           // const char *: one of `choices`
 	OPTION_SPLIT,          // struct split
+	OPTION_ADDRESS,        // const char *, an IPv4 or IPv6 address
 	OPTION_HOST_PORT,      // struct host_port
 	OPTION_HOST_PORT_LIST, // struct host_port_list
 	OPTION_STDIN,          // bool; the one argument "-"
@@ -116,6 +117,8 @@ struct options {
 	const char *invite_file;
 	bool invite_stdin;
 	struct host_port link; // join: where other nodes connect
+	struct host_port_list node_advertise;
+	const char *from;
 
 	// inspect
 	bool tensors;

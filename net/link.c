@@ -483,7 +483,7 @@ enum err link_dial(struct loop *loop, const char *addr, const struct lnk1_client
 	link->is_dialled = true;
 	link->state = LINK_CONNECTING;
 	link->params = *params;
-	e = stream_connect(&link->stream, loop, url, loop_now_ns(loop) + limits->connect_ns, &handshake_stream_limits,
+	e = stream_connect(&link->stream, loop, url, limits->source, loop_now_ns(loop) + limits->connect_ns, &handshake_stream_limits,
 		&stream_events, link, em);
 	if (e != OK) {
 		link_reset(link);

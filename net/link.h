@@ -76,8 +76,11 @@ struct link_callbacks {
 	void (*on_writable)(void *ctx, struct link *link); // may be NULL. A queue that was full is empty again
 };
 
-// Deadlines and bounds of links; tests and `--test-limits` give their own.
+#define LINK_SOURCE_CAP 46 // an IPv6 address with its NUL
+
+// Deadlines and bounds of links, and where they come from; tests and `--test-limits` give their own.
 struct link_limits {
+	char source[LINK_SOURCE_CAP]; // address of this machine that dialled connections come from; "": the kernel chooses
 	int64_t connect_ns;     // to an open connection
 	int64_t handshake_ns;   // absolute, for the whole handshake
 	int64_t close_ns;       // how long link_close waits for the other side's TAG_FINAL

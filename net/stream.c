@@ -298,7 +298,20 @@ static enum err init_stream(
 	return OK;
 }
 
-enum err stream_connect(struct stream *s, struct loop *loop, const char *url, int64_t deadline_ns,
+// set_source binds what the dialer dials from.
+static bool set_source(nng_stream_dialer *d, const char *from)
+{
+	nng_sockaddr sa = {0};
+	if (inet_pton(AF_INET, from, &sa.s_in.sa_addr) == 1)
+		sa.s_in.sa_family = NNG_AF_INET;
+	else if (inet_pton(AF_INET6, from, sa.s_in6.sa_addr) == 1)
+		sa.s_in6.sa_family = NNG_AF_INET6;
+	else
+		return false;
+	return nng_stream_dialer_set_addr(d, NNG_OPT_LOCADDR, &sa) == 0;
+}
+
+enum err stream_connect(struct stream *s, struct loop *loop, const char *url, const char *from, int64_t deadline_ns,
 	const struct stream_limits *limits, const struct stream_events *events, void *ctx, struct errmsg *em)
 {
 	enum err e = init_stream(s, loop, limits, events, ctx);
@@ -314,6 +327,10 @@ enum err stream_connect(struct stream *s, struct loop *loop, const char *url, in
 		s->dialer = NULL;
 		stream_close(s);
 		return errmsg_fail(em, rv == NNG_ENOMEM ? ERR_NOMEM : ERR_FORMAT, "%s: %s", url, nng_strerror(rv));
+	}
+	if (from != NULL && from[0] != '\0' && !set_source(s->dialer, from)) {
+		stream_close(s);
+		return errmsg_fail(em, ERR_FORMAT, "%s: %s is no address to connect from", url, from);
 	}
 	// Answers "not supported" for a Unix socket, which has no such delay.
 	(void)nng_stream_dialer_set_bool(s->dialer, NNG_OPT_TCP_NODELAY, true);

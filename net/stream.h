@@ -96,8 +96,9 @@ struct stream_limits {
 };
 
 // stream_connect dials `url` ("tcp://host:port", tcp4 and tcp6 to insist on a family, "ipc:///path"); names are looked up in the background.
-// on_connected or on_end follows; the deadline is absolute. ERR_FORMAT: no such URL.
-MUST_USE enum err stream_connect(struct stream *s, struct loop *loop, const char *url, int64_t deadline_ns,
+// `from`, an IPv4 or IPv6 address of this machine, is where the connection comes from; NULL or "": the kernel chooses.
+// on_connected or on_end follows; the deadline is absolute. ERR_FORMAT: no such URL, or no such address.
+MUST_USE enum err stream_connect(struct stream *s, struct loop *loop, const char *url, const char *from, int64_t deadline_ns,
 	const struct stream_limits *limits, const struct stream_events *events, void *ctx, struct errmsg *em);
 
 // stream_adopt takes over a connection that a stream_listener accepted; on failure the connection is freed.

@@ -75,6 +75,7 @@ enum err membership_load(const char *path, struct membership *out, struct errmsg
 
 struct join {
 	struct loop *loop;
+	const struct link_limits *limits;
 	struct link *link; // NULL: no attempt under way
 	const char *path;
 	struct membership *out;
@@ -152,7 +153,7 @@ static enum err try_address(struct join *j, const char *addr, const struct lnk1_
 {
 	const struct link_callbacks callbacks = {.ctx = j, .on_up = on_up, .on_frame = on_frame, .on_down = on_down};
 	j->is_over = false;
-	enum err e = link_dial(j->loop, addr, p, &link_limits_default, &callbacks, &j->link, j->em);
+	enum err e = link_dial(j->loop, addr, p, j->limits, &callbacks, &j->link, j->em);
 	if (e != OK)
 		return e;
 	loop_timer_set(j->loop, &j->patience, loop_clock_ns() + JOIN_PATIENCE_NS);
@@ -168,9 +169,9 @@ static enum err try_address(struct join *j, const char *addr, const struct lnk1_
 }
 
 enum err membership_join(struct loop *loop, const struct invite *invite, const struct lnk1_keypair *keys, const uint8_t boot_id[LNK1_BOOT_ID_LEN],
-	const char *path, struct membership *out, struct errmsg *em)
+	const struct link_limits *limits, const char *path, struct membership *out, struct errmsg *em)
 {
-	struct join j = {.loop = loop, .path = path, .out = out, .em = em};
+	struct join j = {.loop = loop, .limits = limits, .path = path, .out = out, .em = em};
 	struct lnk1_client_params p;
 	link_params_client(&p, keys, LNK1_JOIN, LNK1_CONTROL, boot_id, CANON_VERSION);
 	memset(out, 0, sizeof *out);

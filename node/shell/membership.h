@@ -21,8 +21,8 @@ struct membership {
 MUST_USE enum err membership_load(const char *path, struct membership *out, struct errmsg *em);
 MUST_USE enum err membership_save(const char *path, const struct membership *m, struct errmsg *em);
 // membership_join uses an invite: tries its addresses in turn, proves it, writes the grant to `path`, acknowledges. Runs the loop until
-// that is done or every address has failed (the message names each).
+// that is done or every address has failed (the message names each). `limits` is borrowed until the return.
 MUST_USE enum err membership_join(struct loop *loop, const struct invite *invite, const struct lnk1_keypair *keys, const uint8_t boot_id[LNK1_BOOT_ID_LEN],
-	const char *path, struct membership *out, struct errmsg *em);
+	const struct link_limits *limits, const char *path, struct membership *out, struct errmsg *em);
 
 #endif

@@ -225,6 +225,19 @@ static void the_same_flag_means_what_its_command_says(void **state)
 	assert_string_equal(opts.model, "m");
 }
 
+static void join_connects_from_a_bare_address(void **state)
+{
+	(void)state;
+	assert_int_equal(parse(FOR_JOIN, "join", ARGS("--model", "m", "--from", "127.77.0.2", "--advertise", "pi.example:7434")), OK);
+	assert_string_equal(opts.from, "127.77.0.2");
+	assert_int_equal(opts.node_advertise.n, 1);
+	assert_string_equal(opts.node_advertise.at[0].host, "pi.example");
+	assert_int_equal(opts.advertise.n, 0);
+	assert_int_equal(parse(FOR_JOIN, "join", ARGS("--model", "m", "--from", "fe80::1")), OK);
+	assert_refused(FOR_JOIN, "join", "--from: got 127.0.0.1:80, want an IPv4 or IPv6 address", ARGS("--model", "m", "--from", "127.0.0.1:80"));
+	assert_refused(FOR_JOIN, "join", "--from: got pi, want an IPv4 or IPv6 address", ARGS("--model", "m", "--from", "pi"));
+}
+
 static void advertised_addresses_are_at_most_eight_with_real_ports(void **state)
 {
 	(void)state;
@@ -319,6 +332,7 @@ int main(void)
 		cmocka_unit_test(a_split_is_a_list_of_layers),
 		cmocka_unit_test(addresses_are_a_host_and_a_port),
 		cmocka_unit_test(the_same_flag_means_what_its_command_says),
+		cmocka_unit_test(join_connects_from_a_bare_address),
 		cmocka_unit_test(advertised_addresses_are_at_most_eight_with_real_ports),
 		cmocka_unit_test(the_api_listens_on_loopback_only_and_says_why),
 		cmocka_unit_test(an_invite_as_an_argument_is_refused_and_not_repeated),

@@ -106,7 +106,7 @@ static void url_of(const struct net *n, char url[64])
 
 static void dial(struct net *n, const char *url)
 {
-	assert_int_equal(stream_connect(&n->a.stream, &n->loop, url, loop_clock_ns() + 5 * S, &limits, &events, &n->a, NULL), OK);
+	assert_int_equal(stream_connect(&n->a.stream, &n->loop, url, NULL, loop_clock_ns() + 5 * S, &limits, &events, &n->a, NULL), OK);
 	n->a.is_open = true;
 }
 
@@ -268,7 +268,7 @@ static void a_connection_nobody_answers_ends_at_its_deadline(void **state)
 	char url[64];
 	snprintf(url, sizeof url, "tcp://127.0.0.1:%u", port);
 	int64_t begin_ns = loop_clock_ns();
-	assert_int_equal(stream_connect(&n->a.stream, &n->loop, url, begin_ns + S / 5, &limits, &events, &n->a, NULL), OK);
+	assert_int_equal(stream_connect(&n->a.stream, &n->loop, url, NULL, begin_ns + S / 5, &limits, &events, &n->a, NULL), OK);
 	assert_true(loop_run_until(&n->loop, a_ended, n, loop_clock_ns() + PATIENCE));
 	assert_int_equal(n->a.why, STREAM_TIMEOUT);
 	assert_true(loop_clock_ns() - begin_ns >= S / 5);
@@ -286,7 +286,7 @@ static void dials_given_up_at_any_moment_harm_nothing(void **state)
 	for (int i = 0; i < 500; i++) {
 		n->a.n_ended = 0;
 		int64_t begin_ns = loop_clock_ns();
-		assert_int_equal(stream_connect(&n->a.stream, &n->loop, url, begin_ns + i % 20 * S / 10000, &limits, &events, &n->a, NULL), OK);
+		assert_int_equal(stream_connect(&n->a.stream, &n->loop, url, NULL, begin_ns + i % 20 * S / 10000, &limits, &events, &n->a, NULL), OK);
 		assert_true(loop_run_until(&n->loop, a_ended, n, loop_clock_ns() + PATIENCE));
 		assert_int_equal(n->a.n_connected, 0);
 		stream_close(&n->a.stream);
@@ -354,6 +354,28 @@ static void the_peers_address_is_known(void **state)
 	close(fd);
 }
 
+static void a_connection_comes_from_the_address_it_was_given(void **state)
+{
+	struct net *n = *state;
+	char url[64], text[STREAM_PEER_TEXT];
+	url_of(n, url);
+	assert_int_equal(stream_connect(&n->a.stream, &n->loop, url, "127.3.2.1", loop_clock_ns() + 5 * S, &limits, &events, &n->a, NULL), OK);
+	n->a.is_open = true;
+	assert_true(loop_run_until(&n->loop, both_connected, n, loop_clock_ns() + PATIENCE));
+	stream_peer_text(&n->b.stream.peer, text);
+	assert_memory_equal(text, "127.3.2.1:", 10);
+}
+
+static void an_address_that_is_none_is_no_source(void **state)
+{
+	struct net *n = *state;
+	char url[64];
+	struct errmsg em;
+	url_of(n, url);
+	assert_int_equal(stream_connect(&n->a.stream, &n->loop, url, "nowhere", INT64_MAX, &limits, &events, &n->a, &em), ERR_FORMAT);
+	assert_non_null(strstr(em.text, "nowhere is no address to connect from"));
+}
+
 static void urls_that_are_none_are_refused(void **state)
 {
 	struct net *n = *state;
@@ -361,7 +383,7 @@ static void urls_that_are_none_are_refused(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		struct errmsg em = {{0}};
 		assert_int_equal(
-			stream_connect(&n->a.stream, &n->loop, bad[i], INT64_MAX, &limits, &events, &n->a, &em), ERR_FORMAT);
+			stream_connect(&n->a.stream, &n->loop, bad[i], NULL, INT64_MAX, &limits, &events, &n->a, &em), ERR_FORMAT);
 		assert_true(em.text[0] != '\0');
 	}
 	struct stream_listener l;
@@ -505,6 +527,8 @@ int main(void)
 		WITH_NET(end_of_stream_comes_after_the_last_byte),
 		WITH_NET(a_reset_ends_the_stream_once),
 		WITH_NET(the_peers_address_is_known),
+		WITH_NET(a_connection_comes_from_the_address_it_was_given),
+		WITH_NET(an_address_that_is_none_is_no_source),
 		WITH_NET(urls_that_are_none_are_refused),
 		WITH_NET(a_unix_socket_is_private_and_carries_bytes),
 		WITH_NET(a_thousand_connections_killed_with_io_under_way_leave_nothing),

@@ -280,7 +280,7 @@ static struct invite invite_of(const struct host *h)
 static enum err join_by(struct place *p, struct host *h, const struct invite *in, const char *path, struct membership *m)
 {
 	static const uint8_t boot_id[LNK1_BOOT_ID_LEN] = {1};
-	return membership_join(&h->w->loop, in, &h->w->fix.node_keys, boot_id, path, m, &p->em);
+	return membership_join(&h->w->loop, in, &h->w->fix.node_keys, boot_id, &link_limits_default, path, m, &p->em);
 }
 
 static bool server_has_frame(void *ctx)
