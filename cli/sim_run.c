@@ -60,8 +60,8 @@ static void print_trace(FILE *to, const struct scenario *s, const struct predict
 	report_chrome_trace(&p->report, to);
 }
 
-static enum err write_file(const char *path, void (*print)(FILE *, const struct scenario *, const struct prediction *), const struct scenario *s,
-	const struct prediction *p, struct errmsg *em)
+static enum err write_file(const char *path, void (*print)(FILE *, const struct scenario *, const struct prediction *),
+	const struct scenario *s, const struct prediction *p, struct errmsg *em)
 {
 	FILE *to = fopen(path, "we");
 	if (to == NULL)

@@ -22,42 +22,46 @@ static void print_plan(FILE *to, const struct scenario *s)
 {
 	const struct cost_plan *p = &s->plan;
 	if (s->group.exchange != EXCHANGE_NONE) {
-		fprintf(to, "  plan      %" PRId32 " machines compute each layer together, %" PRId32 " exchanges per layer (%s)\n", s->n_devices,
-			s->group.per_layer, scenario_exchange_name(s->group.exchange));
+		fprintf(to,
+			"  plan      %" PRId32 " machines compute each layer together, %" PRId32 " exchanges per layer (%s)\n",
+			s->n_devices, s->group.per_layer, scenario_exchange_name(s->group.exchange));
 		return;
 	}
 	fprintf(to, "  plan      ");
 	for (int32_t i = 0; i < p->n_stages; i++)
 		fprintf(to, "%s%s %" PRId32, i > 0 ? ", " : "", s->devices[p->stages[i].device].name, p->stages[i].n_layers);
-	fprintf(to, " layers%s; %" PRId32 " round%s; coordinator %s\n", s->is_even ? " (even)" : "", p->n_rounds, p->n_rounds > 1 ? "s" : "",
-		s->devices[p->head].name);
+	fprintf(to, " layers%s; %" PRId32 " round%s; coordinator %s\n", s->is_even ? " (even)" : "", p->n_rounds,
+		p->n_rounds > 1 ? "s" : "", s->devices[p->head].name);
 }
 
 static void print_model(FILE *to, const struct scenario *s, const struct prediction *p)
 {
 	if (p->host == PREDICTION_GROUP) {
-		fprintf(to, "\nCost model (mean delays, idle cluster): TPOT %s, TTFT %s; one exchange %s\n", time_text(p->tpot_s).text, time_text(p->ttft_s).text,
-			time_text(p->exchange_s).text);
+		fprintf(to, "\nCost model (mean delays, idle cluster): TPOT %s, TTFT %s; one exchange %s\n",
+			time_text(p->tpot_s).text, time_text(p->ttft_s).text, time_text(p->exchange_s).text);
 		return;
 	}
-	fprintf(to, "\nCost model (mean delays, idle cluster): TPOT %s, TTFT %s\n", time_text(p->tpot_s).text, time_text(p->ttft_s).text);
-	fprintf(to, "  of one token: visits %s, hops %s, output head %s", time_text(p->closed.visits_s).text, time_text(p->closed.hop_s).text,
-		time_text(p->closed.head_s).text);
+	fprintf(to, "\nCost model (mean delays, idle cluster): TPOT %s, TTFT %s\n", time_text(p->tpot_s).text,
+		time_text(p->ttft_s).text);
+	fprintf(to, "  of one token: visits %s, hops %s, output head %s", time_text(p->closed.visits_s).text,
+		time_text(p->closed.hop_s).text, time_text(p->closed.head_s).text);
 	if (p->closed.disk_stage >= 0)
-		fprintf(to, "; the busiest disk (%s) reads %s", s->devices[s->plan.stages[p->closed.disk_stage].device].name, time_text(p->closed.disk_s).text);
+		fprintf(to, "; the busiest disk (%s) reads %s", s->devices[s->plan.stages[p->closed.disk_stage].device].name,
+			time_text(p->closed.disk_s).text);
 	fputc('\n', to);
 }
 
 static void print_quantiles(FILE *to, const char *name, const struct report_quantiles *q)
 {
-	fprintf(to, "  %-22s %10s %10s %10s %10s\n", name, time_text(q->p50).text, time_text(q->p90).text, time_text(q->p99).text, time_text(q->mean).text);
+	fprintf(to, "  %-22s %10s %10s %10s %10s\n", name, time_text(q->p50).text, time_text(q->p90).text, time_text(q->p99).text,
+		time_text(q->mean).text);
 }
 
 static void print_requests(FILE *to, const struct scenario *s, const struct prediction *p)
 {
 	const struct report_summary *m = &p->summary;
-	fprintf(to, "\nSimulated (%s): %" PRId32 " request%s, %" PRId64 " tokens", prediction_host_name(p->host), s->n_requests, s->n_requests > 1 ? "s" : "",
-		m->n_tokens);
+	fprintf(to, "\nSimulated (%s): %" PRId32 " request%s, %" PRId64 " tokens", prediction_host_name(p->host), s->n_requests,
+		s->n_requests > 1 ? "s" : "", m->n_tokens);
 	if (m->n_failed > 0)
 		fprintf(to, ", %" PRId32 " failed", m->n_failed);
 	fprintf(to, "\n  %-22s %10s %10s %10s %10s\n", "", "median", "p90", "p99", "mean");
@@ -93,7 +97,8 @@ static struct quantity_text percent(int64_t ns, double span_s)
 static void print_devices(FILE *to, const struct scenario *s, const struct prediction *p)
 {
 	bool is_group = p->host == PREDICTION_GROUP;
-	fprintf(to, "\n  %-16s %6s %9s %9s %8s %8s %9s %8s %8s %9s\n", "device", "layers", "in memory", "streamed", "busy", "idle", "waits for", "disk", "link", "sent");
+	fprintf(to, "\n  %-16s %6s %9s %9s %8s %8s %9s %8s %8s %9s\n", "device", "layers", "in memory", "streamed", "busy",
+		"idle", "waits for", "disk", "link", "sent");
 	fprintf(to, "  %-16s %6s %9s %9s %8s %8s %9s %8s %8s %9s\n", "", "", "", "per step", "", "", "its disk", "", "", "");
 	for (int32_t i = 0; i < s->n_devices; i++) {
 		const struct report_device *d = &p->report.devices[i];
@@ -101,22 +106,25 @@ static void print_devices(FILE *to, const struct scenario *s, const struct predi
 		const struct cost_layout *l = layout_of(s, p, i, &layers);
 		double span = p->summary.span_s;
 		int64_t work = d->sum_ns[REPORT_COMPUTE] + d->sum_ns[REPORT_HEAD] - (is_group ? 0 : d->stall_ns);
-		int64_t idle = (int64_t)(span * 1e9) - d->sum_ns[REPORT_COMPUTE] - d->sum_ns[REPORT_HEAD] - (is_group ? d->stall_ns : 0);
+		int64_t idle = (int64_t)(span * 1e9) - d->sum_ns[REPORT_COMPUTE] - d->sum_ns[REPORT_HEAD] -
+			(is_group ? d->stall_ns : 0);
 		double accel = l ? l->n_accel * (double)s->shape.layer_bytes : 0, held = l ? accel + (double)l->pinned_bytes : 0;
 		if (i == s->plan.head)
 			held += (double)s->shape.head_bytes;
-		fprintf(to, "  %-16s %6" PRId32 " %9s %9s %8s %8s %9s %8s %8s %9s\n", d->name, is_group ? s->shape.n_layers : layers,
-			is_group ? "-" : bytes_text(held).text, is_group ? "-" : bytes_text(l ? (double)l->streamed_bytes : 0).text, percent(work, span).text,
-			percent(idle > 0 ? idle : 0, span).text, percent(d->stall_ns, span).text, percent(d->sum_ns[REPORT_DISK], span).text,
-			percent(d->sum_ns[REPORT_LINK], span).text, bytes_text((double)d->sent_bytes).text);
+		fprintf(to, "  %-16s %6" PRId32 " %9s %9s %8s %8s %9s %8s %8s %9s\n", d->name,
+			is_group ? s->shape.n_layers : layers, is_group ? "-" : bytes_text(held).text,
+			is_group ? "-" : bytes_text(l ? (double)l->streamed_bytes : 0).text, percent(work, span).text,
+			percent(idle > 0 ? idle : 0, span).text, percent(d->stall_ns, span).text,
+			percent(d->sum_ns[REPORT_DISK], span).text, percent(d->sum_ns[REPORT_LINK], span).text,
+			bytes_text((double)d->sent_bytes).text);
 	}
 }
 
 static void print_deviation(FILE *to, const char *name, double published, double predicted)
 {
 	if (published > 0)
-		fprintf(to, "  %s: published %s, predicted %s, %+.1f %%\n", name, time_text(published).text, time_text(predicted).text,
-			(predicted / published - 1) * 100);
+		fprintf(to, "  %s: published %s, predicted %s, %+.1f %%\n", name, time_text(published).text,
+			time_text(predicted).text, (predicted / published - 1) * 100);
 }
 
 static void print_published(FILE *to, const struct scenario *s, const struct prediction *p)
@@ -146,5 +154,6 @@ void sim_run_print(FILE *to, const struct scenario *s, const struct prediction *
 	if (s->n_derived > 0)
 		fprintf(to, "\nAssumed, not measured or published:\n");
 	for (int32_t i = 0; i < s->n_derived; i++)
-		fprintf(to, "  %s = %s%s%s\n", s->derived[i].name, s->derived[i].value, s->derived[i].why[0] ? ": " : "", s->derived[i].why);
+		fprintf(to, "  %s = %s%s%s\n", s->derived[i].name, s->derived[i].value, s->derived[i].why[0] ? ": " : "",
+			s->derived[i].why);
 }

@@ -18,11 +18,12 @@ static enum err check_bytes(const char *who, const char *what, uint64_t v, uint6
 {
 	if (v >= min && v <= CLUSTER_BYTES_MAX)
 		return OK;
-	return errmsg_fail(em, ERR_RANGE, "%.64s: %s is %llu bytes, want %llu to %llu", who, what, (unsigned long long)v, (unsigned long long)min,
-		(unsigned long long)CLUSTER_BYTES_MAX);
+	return errmsg_fail(em, ERR_RANGE, "%.64s: %s is %llu bytes, want %llu to %llu", who, what, (unsigned long long)v,
+		(unsigned long long)min, (unsigned long long)CLUSTER_BYTES_MAX);
 }
 
-static enum err check_number(const char *who, const char *what, double v, double min, double max, const char *unit, struct errmsg *em)
+static enum err check_number(
+	const char *who, const char *what, double v, double min, double max, const char *unit, struct errmsg *em)
 {
 	if (is_within(v, min, max))
 		return OK;
@@ -62,8 +63,8 @@ static enum err check_device(const struct cluster_device *d, struct errmsg *em)
 	if (e == OK)
 		e = check_bytes(d->name, "reserved memory", d->reserved_bytes, 0, em);
 	if (e == OK && d->reserved_bytes >= d->cap_bytes)
-		e = errmsg_fail(em, ERR_RANGE, "%s: of %llu bytes of memory %llu are reserved, which leaves nothing for weights", d->name,
-			(unsigned long long)d->cap_bytes, (unsigned long long)d->reserved_bytes);
+		e = errmsg_fail(em, ERR_RANGE, "%s: of %llu bytes of memory %llu are reserved, which leaves nothing for weights",
+			d->name, (unsigned long long)d->cap_bytes, (unsigned long long)d->reserved_bytes);
 	if (e == OK)
 		e = check_cpu(d, em);
 	if (e == OK)
@@ -101,7 +102,8 @@ enum err cluster_check(const struct cluster *c, struct errmsg *em)
 	if (c->n_devices < 1 || c->n_devices > CLUSTER_DEVICES_MAX)
 		return errmsg_fail(em, ERR_RANGE, "%d devices, want 1 to %d", c->n_devices, CLUSTER_DEVICES_MAX);
 	if (c->links == NULL && c->attach == NULL)
-		return errmsg_fail(em, ERR_RANGE, "no links: want one for each pair of devices, or each device's way to the access point");
+		return errmsg_fail(
+			em, ERR_RANGE, "no links: want one for each pair of devices, or each device's way to the access point");
 	for (int32_t i = 0; i < c->n_devices; i++) {
 		enum err e = check_device(&c->devices[i], em);
 		if (e != OK)
@@ -148,20 +150,21 @@ static bool add_matrix(enum dtype type, int32_t rows, int32_t cols, uint64_t *by
 	return true;
 }
 
-enum err model_shape_of(const struct hparams *hp, enum dtype type, enum dtype head_type, uint64_t hop_bytes, struct model_shape *out,
-	struct errmsg *em)
+enum err model_shape_of(const struct hparams *hp, enum dtype type, enum dtype head_type, uint64_t hop_bytes,
+	struct model_shape *out, struct errmsg *em)
 {
 	enum err e = hparams_check(hp, em);
 	if (e != OK)
 		return e;
 	int32_t q_dim = hp->n_heads * hp->head_dim, kv_dim = hp->n_kv_heads * hp->head_dim, d = hp->hidden_dim, f = hp->ffn_dim;
 	uint64_t layer = (uint64_t)d * 2 * sizeof(float), head = 0; // two norms
-	bool ok = add_matrix(type, q_dim, d, &layer) && add_matrix(type, kv_dim, d, &layer) && add_matrix(type, kv_dim, d, &layer) &&
-		add_matrix(type, d, q_dim, &layer) && add_matrix(type, f, d, &layer) && add_matrix(type, f, d, &layer) &&
-		add_matrix(type, d, f, &layer) && add_matrix(head_type, hp->vocab_size, d, &head);
+	bool ok = add_matrix(type, q_dim, d, &layer) && add_matrix(type, kv_dim, d, &layer) &&
+		add_matrix(type, kv_dim, d, &layer) && add_matrix(type, d, q_dim, &layer) && add_matrix(type, f, d, &layer) &&
+		add_matrix(type, f, d, &layer) && add_matrix(type, d, f, &layer) &&
+		add_matrix(head_type, hp->vocab_size, d, &head);
 	if (!ok)
-		return errmsg_fail(em, ERR_RANGE, "model: rows of %d, %d or %d values are no whole blocks of %s or %s", d, q_dim, f,
-			dtype_find(type)->name, dtype_find(head_type)->name);
+		return errmsg_fail(em, ERR_RANGE, "model: rows of %d, %d or %d values are no whole blocks of %s or %s", d, q_dim,
+			f, dtype_find(type)->name, dtype_find(head_type)->name);
 	*out = (struct model_shape){
 		.n_layers = hp->n_layers,
 		.layer_bytes = layer,

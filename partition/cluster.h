@@ -33,17 +33,17 @@ enum {
 
 struct cluster_device {
 	char name[NAME_CAP];
-	uint64_t cap_bytes;      // the memory cap: weights, KV, buffers and the program
-	uint64_t reserved_bytes; // of the cap: buffers and the program
-	double cpu_rate;         // B: weight bytes/s of decode, measured over memory much larger than the caches
+	uint64_t cap_bytes;                   // the memory cap: weights, KV, buffers and the program
+	uint64_t reserved_bytes;              // of the cap: buffers and the program
+	double cpu_rate;                      // B: weight bytes/s of decode, measured over memory much larger than the caches
 	double cpu_rate_of[DTYPE_ID_MAX + 1]; // B by weight type; 0: cpu_rate
-	double cpu_flops;        // FLOP/s of a long prompt; 0: not known, each token of a batch then costs a decode step
-	uint64_t accel_bytes;    // V: accelerator memory for weights and KV; 0: none
-	double accel_rate;       // G
-	double accel_flops;      // as cpu_flops
-	double disk_rate;        // s: bytes/s as the weights will be read; 0: diskless
-	double visit_s;          // o: fixed cost of one visit
-	uint32_t derived;        // CLUSTER_ bits
+	double cpu_flops;     // FLOP/s of a long prompt; 0: not known, each token of a batch then costs a decode step
+	uint64_t accel_bytes; // V: accelerator memory for weights and KV; 0: none
+	double accel_rate;    // G
+	double accel_flops;   // as cpu_flops
+	double disk_rate;     // s: bytes/s as the weights will be read; 0: diskless
+	double visit_s;       // o: fixed cost of one visit
+	uint32_t derived;     // CLUSTER_ bits
 };
 
 struct cluster_link {

@@ -48,7 +48,8 @@ bool cost_round_next(struct cost_round *r, struct cost_item *out)
 
 // work_s is the time of a part of a layer: weights are read once for the whole batch, KV once per sequence. One token is bound by
 // reading; a batch by arithmetic when that takes longer.
-static double work_s(const struct cost_case *c, int32_t layer, int32_t parts, const struct cost_batch *b, double rate, double flops)
+static double work_s(
+	const struct cost_case *c, int32_t layer, int32_t parts, const struct cost_batch *b, double rate, double flops)
 {
 	double bytes = (double)model_shape_layer_bytes(c->shape, layer) / parts;
 	double kv = (double)c->shape->kv_bytes * (double)b->kv_read / parts;
@@ -84,7 +85,8 @@ struct room {
 	double weights;  // of the CPU's for weights
 };
 
-static enum err find_room(const struct cost_case *c, const struct cost_stage *s, struct room *out, int32_t *n_accel, struct errmsg *em)
+static enum err find_room(
+	const struct cost_case *c, const struct cost_stage *s, struct room *out, int32_t *n_accel, struct errmsg *em)
 {
 	const struct cluster_device *d = &c->cluster->devices[s->device];
 	bool has_head = s->device == c->plan->head;
@@ -92,16 +94,18 @@ static enum err find_room(const struct cost_case *c, const struct cost_stage *s,
 	out->kv_layer = (double)c->shape->kv_bytes * (double)c->params.kv_alloc;
 	out->accel = (double)d->accel_bytes - (c->plan->head_on_accel ? head : 0);
 	if (out->accel < 0)
-		return errmsg_fail(em, ERR_RANGE, "%s: the output head of %.3f GB does not fit the accelerator's %.3f GB", d->name, head / 1e9,
-			(double)d->accel_bytes / 1e9);
+		return errmsg_fail(em, ERR_RANGE, "%s: the output head of %.3f GB does not fit the accelerator's %.3f GB",
+			d->name, head / 1e9, (double)d->accel_bytes / 1e9);
 	double fits = out->accel / (layer + out->kv_layer);
 	*n_accel = fits < s->n_layers ? (int32_t)fits : s->n_layers;
 	double kv = (s->n_layers - *n_accel) * out->kv_layer;
 	out->weights = (double)d->cap_bytes - (double)d->reserved_bytes - (c->plan->head_on_accel ? 0 : head) - kv;
 	if (out->weights >= 0)
 		return OK;
-	return errmsg_fail(em, ERR_RANGE, "%s: %.3f GB of memory, less %.3f GB for the program, %.3f GB of output head and %.3f GB of KV, leave no room",
-		d->name, (double)d->cap_bytes / 1e9, (double)d->reserved_bytes / 1e9, c->plan->head_on_accel ? 0 : head / 1e9, kv / 1e9);
+	return errmsg_fail(em, ERR_RANGE,
+		"%s: %.3f GB of memory, less %.3f GB for the program, %.3f GB of output head and %.3f GB of KV, leave no room",
+		d->name, (double)d->cap_bytes / 1e9, (double)d->reserved_bytes / 1e9, c->plan->head_on_accel ? 0 : head / 1e9,
+		kv / 1e9);
 }
 
 // choose_window fills n_streamed and window of a stage that does not fit.
@@ -110,19 +114,21 @@ static enum err choose_window(const struct cost_case *c, const struct cost_stage
 	const struct cluster_device *d = &c->cluster->devices[s->device];
 	double need = l->n_units * l->unit_bytes / 1e9, have = (double)l->n_slots * l->unit_bytes / 1e9;
 	if (d->disk_rate <= 0)
-		return errmsg_fail(em, ERR_RANGE, "%s: its layers in memory are %.3f GB, %.3f GB fit, and it has no disk to stream the rest from", d->name,
+		return errmsg_fail(em, ERR_RANGE,
+			"%s: its layers in memory are %.3f GB, %.3f GB fit, and it has no disk to stream the rest from", d->name,
 			need, have);
 	if (c->params.policy == COST_LRU) {
 		l->n_streamed = l->n_units;
 		return OK;
 	}
 	if (l->n_slots < 2)
-		return errmsg_fail(em, ERR_RANGE, "%s: %.3f GB of room for weights hold no window of two units of %.3f GB", d->name, have,
-			l->unit_bytes / 1e9);
+		return errmsg_fail(em, ERR_RANGE, "%s: %.3f GB of room for weights hold no window of two units of %.3f GB",
+			d->name, have, l->unit_bytes / 1e9);
 	int64_t least = l->n_units - l->n_slots + 2;
 	int64_t n = s->n_streamed == COST_STREAM_LEAST ? least : s->n_streamed;
 	if (n < least || n > l->n_units)
-		return errmsg_fail(em, ERR_RANGE, "%s: %lld units streamed, want %lld to %d: %d units, %lld fit, and a window has two", d->name,
+		return errmsg_fail(em, ERR_RANGE,
+			"%s: %lld units streamed, want %lld to %d: %d units, %lld fit, and a window has two", d->name,
 			(long long)n, (long long)least, l->n_units, l->n_units, (long long)l->n_slots);
 	l->n_streamed = (int32_t)n;
 	l->window = (int32_t)(l->n_slots - (l->n_units - n));
@@ -170,17 +176,20 @@ static enum err check_stages(const struct cost_case *c, struct errmsg *em)
 	for (int32_t i = 0; i < p->n_stages; i++) {
 		const struct cost_stage *s = &p->stages[i];
 		if (s->device < 0 || s->device >= c->cluster->n_devices)
-			return errmsg_fail(em, ERR_RANGE, "plan: stage %d is on device %d of %d", i, s->device, c->cluster->n_devices);
+			return errmsg_fail(
+				em, ERR_RANGE, "plan: stage %d is on device %d of %d", i, s->device, c->cluster->n_devices);
 		if (s->n_layers < 1 || s->n_layers > c->shape->n_layers)
-			return errmsg_fail(em, ERR_RANGE, "plan: %s has %d layers, want 1 to %d", c->cluster->devices[s->device].name, s->n_layers,
-				c->shape->n_layers);
+			return errmsg_fail(em, ERR_RANGE, "plan: %s has %d layers, want 1 to %d",
+				c->cluster->devices[s->device].name, s->n_layers, c->shape->n_layers);
 		for (int32_t j = 0; j < i; j++)
 			if (p->stages[j].device == s->device)
-				return errmsg_fail(em, ERR_RANGE, "plan: %s is in the ring twice", c->cluster->devices[s->device].name);
+				return errmsg_fail(
+					em, ERR_RANGE, "plan: %s is in the ring twice", c->cluster->devices[s->device].name);
 		sum += s->n_layers;
 	}
 	if (sum != c->shape->n_layers)
-		return errmsg_fail(em, ERR_RANGE, "plan: %d stages hold %lld layers, the model has %d", p->n_stages, (long long)sum, c->shape->n_layers);
+		return errmsg_fail(em, ERR_RANGE, "plan: %d stages hold %lld layers, the model has %d", p->n_stages,
+			(long long)sum, c->shape->n_layers);
 	return OK;
 }
 

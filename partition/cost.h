@@ -18,15 +18,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define COST_ROUNDS_MAX 64          // k of a plan; beyond 8 nothing was ever gained
-#define COST_UNITS_MAX 64           // units per layer
-#define COST_UNITS_DEFAULT 8        // finer ones gain nothing
-#define COST_STREAM_LEAST (-1)      // n_streamed: as few as fit
+#define COST_ROUNDS_MAX 64     // k of a plan; beyond 8 nothing was ever gained
+#define COST_UNITS_MAX 64      // units per layer
+#define COST_UNITS_DEFAULT 8   // finer ones gain nothing
+#define COST_STREAM_LEAST (-1) // n_streamed: as few as fit
 
 // Who evicts what does not fit.
 enum cost_policy {
 	COST_WINDOW, // explicit windows and pins (ours)
-	COST_LRU,    // the page cache under demand paging: with one unit too many, all are read in every cycle, during the device's turn
+	COST_LRU, // the page cache under demand paging: with one unit too many, all are read in every cycle, during the device's turn
 };
 
 struct cost_stage {
@@ -60,12 +60,12 @@ struct cost_case {
 
 // Where a stage's layers lie.
 struct cost_layout {
-	int32_t n_accel;    // g: layers on the accelerator
-	int32_t n_units;    // N: units of the others
-	int64_t n_slots;    // Q: units that fit
-	int32_t n_streamed; // n
-	int32_t window;     // q: slots for streamed units; 0 when nothing is streamed
-	double unit_bytes;  // u, of the largest layer
+	int32_t n_accel;                       // g: layers on the accelerator
+	int32_t n_units;                       // N: units of the others
+	int64_t n_slots;                       // Q: units that fit
+	int32_t n_streamed;                    // n
+	int32_t window;                        // q: slots for streamed units; 0 when nothing is streamed
+	double unit_bytes;                     // u, of the largest layer
 	uint64_t pinned_bytes, streamed_bytes; // on the CPU's side
 };
 
@@ -87,8 +87,8 @@ struct cost_batch cost_decode(uint64_t positions);
 struct cost_batch cost_chunk(uint64_t pos, int32_t n_tokens);
 
 struct cost_use {
-	double busy_s;    // computing, with the visit's fixed cost
-	double stall_s;   // waiting for the disk
+	double busy_s;     // computing, with the visit's fixed cost
+	double stall_s;    // waiting for the disk
 	double read_bytes; // of the units this visit used
 };
 
@@ -99,9 +99,9 @@ struct cost_runner {
 	const struct cost_case *c;
 	int32_t stage;
 	struct cost_layout layout;
-	double *ends;         // (layout.window): when the last streamed units were computed
-	int64_t next_read;    // j of the next streamed unit
-	double read_end_s;    // R of the last
+	double *ends;          // (layout.window): when the last streamed units were computed
+	int64_t next_read;     // j of the next streamed unit
+	double read_end_s;     // R of the last
 	cost_read_fn *on_read; // NULL, or told of each read when the unit is used; in order, maybe after later events elsewhere
 	void *on_read_ctx;
 };
@@ -136,11 +136,11 @@ size_t cost_judge_bytes(const struct cost_case *c);
 MUST_USE enum err cost_ttft(const struct cost_case *c, int32_t n_prompt, int32_t chunk, struct arena *scratch, double *out);
 
 struct cost_closed {
-	double token_s;      // T
-	double visits_s;     // sum of Z
+	double token_s;       // T
+	double visits_s;      // sum of Z
 	double hop_s, head_s; // H, head
-	double disk_s;       // longest n rho
-	int32_t disk_stage;  // whose; -1: nothing is streamed
+	double disk_s;        // longest n rho
+	int32_t disk_stage;   // whose; -1: nothing is streamed
 	double z_s[STAGES_MAX];
 };
 

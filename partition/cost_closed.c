@@ -9,10 +9,10 @@
 
 // One visit's sums.
 struct visit_sums {
-	double work_s;   // c: with the fixed cost
-	double unit_s;   // of its streamed units together: n_r p
-	double read_s;   // of reading them: n_r rho
-	int32_t n;       // n_r
+	double work_s; // c: with the fixed cost
+	double unit_s; // of its streamed units together: n_r p
+	double read_s; // of reading them: n_r rho
+	int32_t n;     // n_r
 };
 
 static struct visit_sums sum_visit(const struct cost_case *c, int32_t stage, const struct cost_layout *l, int32_t round)
@@ -113,7 +113,8 @@ struct visit_span {
 	double begin_s, end_s;
 };
 
-static void lay_out_token(const struct cost_case *c, int32_t stage, const struct cost_layout *layouts, struct visit_span spans[COST_ROUNDS_MAX])
+static void lay_out_token(
+	const struct cost_case *c, int32_t stage, const struct cost_layout *layouts, struct visit_span spans[COST_ROUNDS_MAX])
 {
 	const struct cost_plan *p = c->plan;
 	double t = 0;
@@ -131,8 +132,8 @@ static void lay_out_token(const struct cost_case *c, int32_t stage, const struct
 }
 
 // correct_run is the bound from visits a, a + 1, ... (n of them, cyclic): while the device is elsewhere than in them, it can only fill its window.
-static double correct_run(const struct cost_case *c, const struct visit_span *spans, int32_t a, int32_t n, double sum_s, int32_t window,
-	double visit_s)
+static double correct_run(const struct cost_case *c, const struct visit_span *spans, int32_t a, int32_t n, double sum_s,
+	int32_t window, double visit_s)
 {
 	int32_t k = c->plan->n_rounds, b = (a + n - 1) % k, units = 0;
 	double read_s = 0;
@@ -164,7 +165,8 @@ double cost_closed_corrected(const struct cost_case *c)
 		lay_out_token(c, i, layouts, spans);
 		for (int32_t a = 0; a < c->plan->n_rounds; a++)
 			for (int32_t n = 1; n <= c->plan->n_rounds; n++)
-				t = larger(t, correct_run(c, spans, a, n, sum_s, layouts[i].window, cost_device_of(c, i)->visit_s));
+				t = larger(
+					t, correct_run(c, spans, a, n, sum_s, layouts[i].window, cost_device_of(c, i)->visit_s));
 	}
 	return t;
 }
@@ -176,13 +178,15 @@ static int32_t candidate(int32_t least, int32_t most, int32_t i, int32_t n)
 }
 
 // choose_stage sets one stage's count to the best, given the others': `rest_s` is everything that is added to its Z, rest_disk_s their disks.
-static void choose_stage(const struct cost_case *c, struct cost_stage *s, int32_t stage, double rest_s, double rest_disk_s, double *best_s)
+static void choose_stage(
+	const struct cost_case *c, struct cost_stage *s, int32_t stage, double rest_s, double rest_disk_s, double *best_s)
 {
 	struct cost_layout l;
 	s->n_streamed = COST_STREAM_LEAST;
 	enum err e = cost_layout_of(c, stage, &l, NULL);
 	ASSERT(e == OK);
-	int32_t least = l.n_streamed, best = least, n = l.n_units - least + 1 < CANDIDATES_MAX ? l.n_units - least + 1 : CANDIDATES_MAX;
+	int32_t least = l.n_streamed, best = least,
+		n = l.n_units - least + 1 < CANDIDATES_MAX ? l.n_units - least + 1 : CANDIDATES_MAX;
 	*best_s = -1;
 	for (int32_t i = 0; i < n; i++) {
 		double z, disk_s;
@@ -233,7 +237,8 @@ enum err cost_choose_streams(const struct cost_case *c, struct cost_plan *plan, 
 				continue;
 			struct cost_closed closed;
 			cost_closed(c, &closed);
-			choose_stage(c, &plan->stages[i], i, closed.visits_s - closed.z_s[i] + closed.hop_s + closed.head_s, disk_of_others(c, i), &now);
+			choose_stage(c, &plan->stages[i], i, closed.visits_s - closed.z_s[i] + closed.hop_s + closed.head_s,
+				disk_of_others(c, i), &now);
 		}
 		if (now == before)
 			break;

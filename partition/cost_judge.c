@@ -12,7 +12,7 @@ struct ring {
 	const struct cost_case *c;
 	struct cost_runner *runners; // (n_stages)
 	double *free_s;              // (n_stages): when the stage has ended its last visit
-	double *link_free_s;         // (n_stages + 1): when the link towards it, and that back to the head, can take the next message
+	double *link_free_s; // (n_stages + 1): when the link towards it, and that back to the head, can take the next message
 };
 
 static size_t padded(size_t bytes)

@@ -32,10 +32,10 @@ struct cost_item {
 };
 
 struct cost_round {
-	int32_t n_left;               // layers to come
-	int32_t layer;                // of the model
-	struct cost_spread accel;     // over the stage's layers
-	struct cost_spread streamed;  // over its CPU units: the caller advances it unit by unit
+	int32_t n_left;              // layers to come
+	int32_t layer;               // of the model
+	struct cost_spread accel;    // over the stage's layers
+	struct cost_spread streamed; // over its CPU units: the caller advances it unit by unit
 };
 
 struct cost_round cost_round_begin(const struct cost_case *c, int32_t stage, const struct cost_layout *l, int32_t round);

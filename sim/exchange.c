@@ -22,13 +22,18 @@ static int32_t parent(int32_t member, int32_t n_members)
 static int32_t steps_of(enum scenario_exchange kind, int32_t n)
 {
 	switch (kind) {
-	case EXCHANGE_NONE: return 0;
+	case EXCHANGE_NONE:
+		return 0;
 	case EXCHANGE_PAIR:
-	case EXCHANGE_BROADCAST: return 1;
+	case EXCHANGE_BROADCAST:
+		return 1;
 	case EXCHANGE_STAR:
-	case EXCHANGE_DIRECT: return 2;
-	case EXCHANGE_TREE: return 4; // leaves up, children up, children down, leaves down
-	case EXCHANGE_RING: return 2 * (n - 1);
+	case EXCHANGE_DIRECT:
+		return 2;
+	case EXCHANGE_TREE:
+		return 4; // leaves up, children up, children down, leaves down
+	case EXCHANGE_RING:
+		return 2 * (n - 1);
 	}
 	return 0;
 }
@@ -37,10 +42,14 @@ static bool sends_in_tree(int32_t step, int32_t from, int32_t to, int32_t n)
 {
 	bool up = from > 0 && parent(from, n) == to, down = to > 0 && parent(to, n) == from;
 	switch (step) {
-	case 0: return up && to != 0;
-	case 1: return up && to == 0;
-	case 2: return down && from == 0;
-	default: return down && from != 0;
+	case 0:
+		return up && to != 0;
+	case 1:
+		return up && to == 0;
+	case 2:
+		return down && from == 0;
+	default:
+		return down && from != 0;
 	}
 }
 
@@ -49,13 +58,18 @@ static bool sends(enum scenario_exchange kind, int32_t step, int32_t from, int32
 	if (from == to)
 		return false;
 	switch (kind) {
-	case EXCHANGE_NONE: return false;
+	case EXCHANGE_NONE:
+		return false;
 	case EXCHANGE_PAIR:
 	case EXCHANGE_BROADCAST:
-	case EXCHANGE_DIRECT: return true;
-	case EXCHANGE_STAR: return step == 0 ? to == 0 : from == 0;
-	case EXCHANGE_TREE: return sends_in_tree(step, from, to, n);
-	case EXCHANGE_RING: return to == (from + 1) % n;
+	case EXCHANGE_DIRECT:
+		return true;
+	case EXCHANGE_STAR:
+		return step == 0 ? to == 0 : from == 0;
+	case EXCHANGE_TREE:
+		return sends_in_tree(step, from, to, n);
+	case EXCHANGE_RING:
+		return to == (from + 1) % n;
 	}
 	return false;
 }
@@ -89,7 +103,8 @@ static enum err send_step(struct play *p, int32_t from, size_t bytes)
 		int64_t arrival_ns;
 		if (!sends(x->kind, step, from, to, n))
 			continue;
-		if (network_send(x->network, x->flows[from][to], NETWORK_FORWARD, bytes, p->ready_ns[from], &arrival_ns) != NETWORK_ARRIVES)
+		if (network_send(x->network, x->flows[from][to], NETWORK_FORWARD, bytes, p->ready_ns[from], &arrival_ns) !=
+			NETWORK_ARRIVES)
 			return ERR_CLOSED;
 		if (x->on_message)
 			x->on_message(x->ctx, from, to, p->ready_ns[from], arrival_ns);
@@ -146,7 +161,8 @@ enum err exchange_run(struct exchange *x, double bytes, int64_t begin_ns, int64_
 	return OK;
 }
 
-enum err exchange_init(struct exchange *x, struct network *n, enum scenario_exchange kind, int32_t n_members, int64_t software_ns, struct errmsg *em)
+enum err exchange_init(struct exchange *x, struct network *n, enum scenario_exchange kind, int32_t n_members, int64_t software_ns,
+	struct errmsg *em)
 {
 	ASSERT(n_members >= 2 && n_members <= EXCHANGE_MEMBERS_MAX);
 	memset(x, 0, sizeof *x);
@@ -164,23 +180,33 @@ enum err exchange_init(struct exchange *x, struct network *n, enum scenario_exch
 				is_used = is_used || is_sent;
 			}
 			if (is_used && network_open_flow(n, i, j, &x->flows[i][j]) != OK)
-				return errmsg_fail(em, ERR_LIMIT, "%d machines that all speak to each other are more connections than the network has", n_members);
+				return errmsg_fail(em, ERR_LIMIT,
+					"%d machines that all speak to each other are more connections than the network has",
+					n_members);
 		}
 	}
 	return OK;
 }
 
-double exchange_model_s(enum scenario_exchange kind, int32_t n_members, double delay_s, double rate, double software_s, double bytes)
+double exchange_model_s(
+	enum scenario_exchange kind, int32_t n_members, double delay_s, double rate, double software_s, double bytes)
 {
 	double n = n_members, byte_s = rate > 0 ? 1 / rate : 0, message = message_bytes(kind, n_members, bytes) * byte_s;
 	switch (kind) {
-	case EXCHANGE_NONE: return 0;
-	case EXCHANGE_PAIR: return delay_s + message + software_s;
-	case EXCHANGE_BROADCAST: return delay_s + (n - 1) * message + software_s;
-	case EXCHANGE_STAR: return 2 * (delay_s + message + software_s);
-	case EXCHANGE_TREE: return 4 * (delay_s + message + software_s);
-	case EXCHANGE_RING: return 2 * (n - 1) * (delay_s + message + software_s);
-	case EXCHANGE_DIRECT: return 2 * (delay_s + (n - 1) * message + software_s);
+	case EXCHANGE_NONE:
+		return 0;
+	case EXCHANGE_PAIR:
+		return delay_s + message + software_s;
+	case EXCHANGE_BROADCAST:
+		return delay_s + (n - 1) * message + software_s;
+	case EXCHANGE_STAR:
+		return 2 * (delay_s + message + software_s);
+	case EXCHANGE_TREE:
+		return 4 * (delay_s + message + software_s);
+	case EXCHANGE_RING:
+		return 2 * (n - 1) * (delay_s + message + software_s);
+	case EXCHANGE_DIRECT:
+		return 2 * (delay_s + (n - 1) * message + software_s);
 	}
 	return 0;
 }

@@ -17,7 +17,7 @@ struct exchange {
 	struct network *network; // borrowed
 	enum scenario_exchange kind;
 	int32_t n_members;
-	int64_t software_ns;     // of handling one message at its receiver
+	int64_t software_ns; // of handling one message at its receiver
 	int32_t n_steps;
 	int32_t flows[EXCHANGE_MEMBERS_MAX][EXCHANGE_MEMBERS_MAX];  // from, to
 	int32_t expected[EXCHANGE_STEPS_MAX][EXCHANGE_MEMBERS_MAX]; // messages to a member in a step
@@ -26,11 +26,12 @@ struct exchange {
 };
 
 // exchange_init opens a flow for each ordered pair that the kind uses. ERR_LIMIT: the network has too few.
-MUST_USE enum err exchange_init(struct exchange *x, struct network *n, enum scenario_exchange kind, int32_t n_members, int64_t software_ns,
-	struct errmsg *em);
+MUST_USE enum err exchange_init(struct exchange *x, struct network *n, enum scenario_exchange kind, int32_t n_members,
+	int64_t software_ns, struct errmsg *em);
 // exchange_run returns when the last member has everything. begin_ns never decreases from call to call. ERR_CLOSED: a message was lost.
 MUST_USE enum err exchange_run(struct exchange *x, double bytes, int64_t begin_ns, int64_t *end_ns);
 // exchange_model_s is the formula for links of one delay and rate.
-double exchange_model_s(enum scenario_exchange kind, int32_t n_members, double delay_s, double rate, double software_s, double bytes);
+double exchange_model_s(
+	enum scenario_exchange kind, int32_t n_members, double delay_s, double rate, double software_s, double bytes);
 
 #endif

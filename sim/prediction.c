@@ -10,9 +10,12 @@
 const char *prediction_host_name(enum prediction_host h)
 {
 	switch (h) {
-	case PREDICTION_WORLD: return "the program's cores over the simulated network";
-	case PREDICTION_MODEL: return "the cost model alone";
-	case PREDICTION_GROUP: return "a group's exchanges over the simulated network";
+	case PREDICTION_WORLD:
+		return "the program's cores over the simulated network";
+	case PREDICTION_MODEL:
+		return "the cost model alone";
+	case PREDICTION_GROUP:
+		return "a group's exchanges over the simulated network";
 	}
 	return "";
 }
@@ -54,8 +57,9 @@ enum err prediction_run(const struct scenario *s, struct prediction *out, struct
 	if (out->host != PREDICTION_GROUP)
 		e = fill_model(s, out, em);
 	if (e == OK)
-		e = out->host == PREDICTION_WORLD ? prediction_on_world(s, out, em)
-			: out->host == PREDICTION_MODEL ? prediction_on_model(s, out, em) : prediction_of_group(s, out, em);
+		e = out->host == PREDICTION_WORLD       ? prediction_on_world(s, out, em)
+			: out->host == PREDICTION_MODEL ? prediction_on_model(s, out, em)
+							: prediction_of_group(s, out, em);
 	if (e == OK && report_summarise(&out->report, &out->summary) != OK)
 		e = errmsg_fail(em, ERR_NOMEM, "no memory for a summary");
 	if (e != OK)

@@ -17,10 +17,10 @@ struct prediction {
 	enum prediction_host host;
 	// The cost model, for the first request of an idle cluster with mean delays
 	double tpot_s, ttft_s;
-	struct cost_closed closed;                // not of a group
+	struct cost_closed closed; // not of a group
 	struct cost_verdict verdict;
 	struct cost_layout layouts[STAGES_MAX];
-	double exchange_s;                        // of a group: one exchange of one token
+	double exchange_s; // of a group: one exchange of one token
 	// What ran
 	struct report report;
 	struct report_summary summary;

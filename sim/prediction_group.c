@@ -24,9 +24,11 @@ struct group {
 	bool lost;
 };
 
-static void add(struct group *g, enum report_kind kind, int32_t device, int32_t peer, int32_t n_tokens, int64_t begin_ns, int64_t end_ns)
+static void add(
+	struct group *g, enum report_kind kind, int32_t device, int32_t peer, int32_t n_tokens, int64_t begin_ns, int64_t end_ns)
 {
-	struct report_interval i = {.kind = kind, .device = device, .peer = peer, .n_tokens = n_tokens, .begin_ns = begin_ns, .end_ns = end_ns};
+	struct report_interval i = {
+		.kind = kind, .device = device, .peer = peer, .n_tokens = n_tokens, .begin_ns = begin_ns, .end_ns = end_ns};
 	report_add(&g->p->report, &i);
 }
 
@@ -106,7 +108,8 @@ static void answer(struct group *g, const struct scenario_request *q)
 	if (g->now_ns < at_ns)
 		g->now_ns = at_ns;
 	for (int32_t pos = 0; pos < q->n_prompt; pos += g->s->chunk) {
-		struct cost_batch b = cost_chunk((uint64_t)pos, q->n_prompt - pos < g->s->chunk ? q->n_prompt - pos : g->s->chunk);
+		struct cost_batch b = cost_chunk(
+			(uint64_t)pos, q->n_prompt - pos < g->s->chunk ? q->n_prompt - pos : g->s->chunk);
 		run_step(g, &b);
 	}
 	sample(g, request);
@@ -124,7 +127,8 @@ static const struct cluster_link *slowest_link(const struct scenario *s)
 	const struct cluster_link *worst = &s->cluster.links[1];
 	for (int32_t i = 0; i < s->n_devices; i++)
 		for (int32_t j = i + 1; j < s->n_devices; j++)
-			if (s->cluster.links[i * s->n_devices + j].delay_s > worst->delay_s && (i == 0 || s->group.exchange != EXCHANGE_STAR))
+			if (s->cluster.links[i * s->n_devices + j].delay_s > worst->delay_s &&
+				(i == 0 || s->group.exchange != EXCHANGE_STAR))
 				worst = &s->cluster.links[i * s->n_devices + j];
 	return worst;
 }
@@ -138,11 +142,15 @@ static void model_figures(struct group *g)
 	const struct scenario_request *q = &s->requests[0];
 	double tokens[2] = {1, q->n_prompt < s->chunk ? q->n_prompt : s->chunk}, seconds[2] = {0, 0};
 	struct cost_batch batches[2] = {cost_decode(s->params.kv_read), cost_chunk(0, (int32_t)tokens[1])};
-	p->exchange_s = exchange_model_s(s->group.exchange, s->n_devices, l->delay_s, l->rate, s->group.software_s, s->group.bytes);
+	p->exchange_s = exchange_model_s(
+		s->group.exchange, s->n_devices, l->delay_s, l->rate, s->group.software_s, s->group.bytes);
 	for (int k = 0; k < 2; k++) {
-		double x = exchange_model_s(s->group.exchange, s->n_devices, l->delay_s, l->rate, s->group.software_s, s->group.bytes * tokens[k]), disk = 0;
+		double x = exchange_model_s(s->group.exchange, s->n_devices, l->delay_s, l->rate, s->group.software_s,
+			       s->group.bytes * tokens[k]),
+		       disk = 0;
 		for (int32_t i = 0; i < s->shape.n_layers; i++) {
-			double slowest = 0, read = 0, bytes = (double)model_shape_layer_bytes(&s->shape, i) / s->n_devices * s->group.streamed;
+			double slowest = 0, read = 0,
+			       bytes = (double)model_shape_layer_bytes(&s->shape, i) / s->n_devices * s->group.streamed;
 			for (int32_t m = 0; m < s->n_devices; m++) {
 				double part = part_s(g, m, i, &batches[k]), r = bytes > 0 ? bytes / s->devices[m].disk_rate : 0;
 				slowest = part > slowest ? part : slowest;
@@ -174,7 +182,8 @@ enum err prediction_of_group(const struct scenario *s, struct prediction *p, str
 		return errmsg_fail(em, ERR_NOMEM, "no memory for a group of %d machines", s->n_devices);
 	enum err e = scenario_network(s, devices, s->n_devices, &g.arena, &g.network, em);
 	if (e == OK)
-		e = exchange_init(&g.exchange, &g.network, s->group.exchange, s->n_devices, prediction_ns(s->group.software_s), em);
+		e = exchange_init(
+			&g.exchange, &g.network, s->group.exchange, s->n_devices, prediction_ns(s->group.software_s), em);
 	if (e == OK) {
 		g.exchange.ctx = &g;
 		g.exchange.on_message = on_message;

@@ -13,9 +13,14 @@ struct walk {
 	double t;
 };
 
-static void add(struct walk *w, enum report_kind kind, int32_t device, int32_t peer, int32_t n_tokens, double begin_s, double end_s)
+static void add(
+	struct walk *w, enum report_kind kind, int32_t device, int32_t peer, int32_t n_tokens, double begin_s, double end_s)
 {
-	struct report_interval i = {.kind = kind, .device = device, .peer = peer, .n_tokens = n_tokens, .begin_ns = prediction_ns(begin_s),
+	struct report_interval i = {.kind = kind,
+		.device = device,
+		.peer = peer,
+		.n_tokens = n_tokens,
+		.begin_ns = prediction_ns(begin_s),
 		.end_ns = prediction_ns(end_s)};
 	report_add(&w->p->report, &i);
 }
@@ -68,7 +73,8 @@ static void answer(struct walk *w, const struct scenario_request *q)
 	if (w->t < q->at_s)
 		w->t = q->at_s;
 	for (int32_t pos = 0; pos < q->n_prompt; pos += w->s->chunk) {
-		struct cost_batch b = cost_chunk((uint64_t)pos, q->n_prompt - pos < w->s->chunk ? q->n_prompt - pos : w->s->chunk);
+		struct cost_batch b = cost_chunk(
+			(uint64_t)pos, q->n_prompt - pos < w->s->chunk ? q->n_prompt - pos : w->s->chunk);
 		go_round(w, &b);
 	}
 	sample(w, request);

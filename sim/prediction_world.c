@@ -10,9 +10,9 @@
 
 #define READY_NS INT64_C(600000000000) // a cluster that has no plan after ten minutes never will
 #define SLICE_NS INT64_C(1000000000)
-#define LOAD_NS INT64_C(1000000)       // loading is not what is predicted
-#define STORE_NS INT64_C(1000000)      // one fsync of a disk in use
-#define SETTLE_NS INT64_C(1000000000)  // after the last stage loaded: direct links between nodes come up
+#define LOAD_NS INT64_C(1000000)      // loading is not what is predicted
+#define STORE_NS INT64_C(1000000)     // one fsync of a disk in use
+#define SETTLE_NS INT64_C(1000000000) // after the last stage loaded: direct links between nodes come up
 
 struct host {
 	const struct scenario *s;
@@ -21,10 +21,10 @@ struct host {
 	struct arena arena;
 	struct network network;
 	int32_t n_machines;
-	int32_t devices[SIM_MACHINES_MAX];    // of machines
-	int32_t stages[SIM_MACHINES_MAX];     // -1: none
-	struct cost_runner *runners;          // (n_stages)
-	struct sim_machine *machines;         // (n_machines)
+	int32_t devices[SIM_MACHINES_MAX]; // of machines
+	int32_t stages[SIM_MACHINES_MAX];  // -1: none
+	struct cost_runner *runners;       // (n_stages)
+	struct sim_machine *machines;      // (n_machines)
 	int32_t n_requests_seen;
 	bool other_plan; // the coordinator made another plan than the scenario's
 	struct sim_world *w;
@@ -33,7 +33,10 @@ struct host {
 static void on_read(void *ctx, int32_t stage, double begin_s, double end_s)
 {
 	struct host *h = ctx;
-	struct report_interval i = {.kind = REPORT_DISK, .device = h->s->plan.stages[stage].device, .peer = -1, .begin_ns = prediction_ns(begin_s),
+	struct report_interval i = {.kind = REPORT_DISK,
+		.device = h->s->plan.stages[stage].device,
+		.peer = -1,
+		.begin_ns = prediction_ns(begin_s),
 		.end_ns = prediction_ns(end_s)};
 	report_add(&h->p->report, &i);
 }
@@ -45,7 +48,9 @@ static int64_t forward_ns(struct host *h, const struct sim_work *w)
 		h->other_plan = true; // told after the run
 		return 1;
 	}
-	struct cost_batch b = {.n_tokens = w->n_tokens, .kv_read = (uint64_t)w->n_past + (uint64_t)w->n_tokens, .attn_pairs = (uint64_t)w->n_pairs};
+	struct cost_batch b = {.n_tokens = w->n_tokens,
+		.kv_read = (uint64_t)w->n_past + (uint64_t)w->n_tokens,
+		.attn_pairs = (uint64_t)w->n_pairs};
 	struct cost_use use;
 	double begin_s = (double)w->begin_ns / 1e9;
 	double end_s = cost_runner_visit(&h->runners[stage], 0, begin_s, &b, &use);
@@ -58,11 +63,16 @@ static int64_t duration_ns(void *ctx, const struct sim_work *w)
 	struct host *h = ctx;
 	const struct cluster_device *d = &h->s->devices[h->devices[w->machine]];
 	switch (w->kind) {
-	case SIM_EMBED: return prediction_ns(w->n_tokens * (double)h->s->hidden_dim * sizeof(float) / d->cpu_rate);
-	case SIM_FORWARD: return forward_ns(h, w);
-	case SIM_SAMPLE: return prediction_ns(cost_head_s(&h->c, w->n_tokens));
-	case SIM_LOAD: return LOAD_NS;
-	case SIM_STORE: return STORE_NS;
+	case SIM_EMBED:
+		return prediction_ns(w->n_tokens * (double)h->s->hidden_dim * sizeof(float) / d->cpu_rate);
+	case SIM_FORWARD:
+		return forward_ns(h, w);
+	case SIM_SAMPLE:
+		return prediction_ns(cost_head_s(&h->c, w->n_tokens));
+	case SIM_LOAD:
+		return LOAD_NS;
+	case SIM_STORE:
+		return STORE_NS;
 	}
 	return 0;
 }
@@ -71,8 +81,12 @@ static void on_work(struct host *h, const struct sim_record *r)
 {
 	if (r->work.kind != SIM_FORWARD && r->work.kind != SIM_SAMPLE)
 		return;
-	struct report_interval i = {.kind = r->work.kind == SIM_FORWARD ? REPORT_COMPUTE : REPORT_HEAD, .device = h->devices[r->machine], .peer = -1,
-		.n_tokens = r->work.n_tokens, .begin_ns = r->begin_ns, .end_ns = r->end_ns};
+	struct report_interval i = {.kind = r->work.kind == SIM_FORWARD ? REPORT_COMPUTE : REPORT_HEAD,
+		.device = h->devices[r->machine],
+		.peer = -1,
+		.n_tokens = r->work.n_tokens,
+		.begin_ns = r->begin_ns,
+		.end_ns = r->end_ns};
 	report_add(&h->p->report, &i);
 }
 
@@ -81,7 +95,10 @@ static void on_send(struct host *h, const struct sim_record *r)
 	h->p->report.devices[h->devices[r->machine]].sent_bytes += r->bytes;
 	if (!r->is_step || r->end_ns == INT64_MAX || r->machine == r->peer)
 		return;
-	struct report_interval i = {.kind = REPORT_LINK, .device = h->devices[r->machine], .peer = h->devices[r->peer], .begin_ns = r->begin_ns,
+	struct report_interval i = {.kind = REPORT_LINK,
+		.device = h->devices[r->machine],
+		.peer = h->devices[r->peer],
+		.begin_ns = r->begin_ns,
 		.end_ns = r->end_ns};
 	report_add(&h->p->report, &i);
 }
@@ -90,14 +107,21 @@ static void on_record(void *ctx, const struct sim_record *r)
 {
 	struct host *h = ctx;
 	switch (r->type) {
-	case SIM_REC_WORK: on_work(h, r); break;
-	case SIM_REC_SEND: on_send(h, r); break;
-	case SIM_REC_TOKEN: report_token(&h->p->report, r->request, r->begin_ns); break;
+	case SIM_REC_WORK:
+		on_work(h, r);
+		break;
+	case SIM_REC_SEND:
+		on_send(h, r);
+		break;
+	case SIM_REC_TOKEN:
+		report_token(&h->p->report, r->request, r->begin_ns);
+		break;
 	case SIM_REC_END:
 		if (r->end == COORD_END_ERROR)
 			report_fail(&h->p->report, r->request);
 		break;
-	default: break;
+	default:
+		break;
 	}
 }
 
@@ -120,7 +144,8 @@ static enum err allocate(struct host *h, struct errmsg *em)
 	size_t n = (size_t)h->s->plan.n_stages, windows = 0;
 	for (size_t i = 0; i < n; i++)
 		windows += (size_t)h->p->layouts[i].window * sizeof(double) + 64;
-	size_t bytes = scenario_network_bytes(h->n_machines) + n * sizeof *h->runners + (size_t)h->n_machines * sizeof *h->machines + windows + 4096;
+	size_t bytes = scenario_network_bytes(h->n_machines) + n * sizeof *h->runners +
+		(size_t)h->n_machines * sizeof *h->machines + windows + 4096;
 	if (arena_open(bytes, &h->arena) != OK)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for a world of %d machines", h->n_machines);
 	h->runners = arena_alloc(&h->arena, n, sizeof *h->runners);
@@ -169,7 +194,8 @@ static enum err open_world(struct host *h, struct errmsg *em)
 
 static enum err world_failed(struct host *h, struct errmsg *em)
 {
-	return errmsg_fail(em, ERR_STATE, "the simulated world failed at %.3f s: %.300s", (double)sim_world_now_ns(h->w) / 1e9, sim_world_failure(h->w));
+	return errmsg_fail(em, ERR_STATE, "the simulated world failed at %.3f s: %.300s", (double)sim_world_now_ns(h->w) / 1e9,
+		sim_world_failure(h->w));
 }
 
 // look tells whether the coordinator has a running plan, or what it waits for.
@@ -197,7 +223,8 @@ static enum err wait_until_ready(struct host *h, struct errmsg *em)
 			return errmsg_fail(em, e, "%s", why.text);
 	}
 	if (!is_ready)
-		return errmsg_fail(em, ERR_TIMEOUT, "the simulated cluster was not ready after %lld s: %.200s", (long long)(READY_NS / SLICE_NS), why.text);
+		return errmsg_fail(em, ERR_TIMEOUT, "the simulated cluster was not ready after %lld s: %.200s",
+			(long long)(READY_NS / SLICE_NS), why.text);
 	h->p->ready_s = (double)sim_world_now_ns(h->w) / 1e9;
 	return sim_world_run(h->w, sim_world_now_ns(h->w) + SETTLE_NS) ? OK : world_failed(h, em);
 }
@@ -207,8 +234,10 @@ static enum err run_requests(struct host *h, struct errmsg *em)
 	const struct scenario *s = h->s;
 	int64_t start_ns = sim_world_now_ns(h->w), end_ns = start_ns + prediction_ns(s->duration_s);
 	for (int32_t i = 0; i < s->n_requests; i++) {
-		struct sim_request q = {.at_ns = start_ns + prediction_ns(s->requests[i].at_s), .n_prompt = s->requests[i].n_prompt,
-			.n_predict = s->requests[i].n_predict, .sampling = {.top_p = 1}};
+		struct sim_request q = {.at_ns = start_ns + prediction_ns(s->requests[i].at_s),
+			.n_prompt = s->requests[i].n_prompt,
+			.n_predict = s->requests[i].n_predict,
+			.sampling = {.top_p = 1}};
 		int32_t number = sim_world_submit(h->w, &q), reported = report_submit(&h->p->report, q.at_ns, q.n_prompt);
 		ASSERT(number == reported);
 	}

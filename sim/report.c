@@ -9,7 +9,8 @@
 enum err report_open(int32_t n_devices, int32_t requests_cap, size_t intervals_cap, size_t gaps_cap, struct report *out)
 {
 	ASSERT(n_devices >= 1);
-	*out = (struct report){.n_devices = n_devices, .requests_cap = requests_cap, .intervals_cap = intervals_cap, .gaps_cap = gaps_cap};
+	*out = (struct report){
+		.n_devices = n_devices, .requests_cap = requests_cap, .intervals_cap = intervals_cap, .gaps_cap = gaps_cap};
 	out->devices = calloc((size_t)n_devices, sizeof *out->devices);
 	out->intervals = calloc(intervals_cap + 1, sizeof *out->intervals);
 	out->requests = calloc((size_t)requests_cap + 1, sizeof *out->requests);
@@ -111,7 +112,8 @@ static struct report_quantiles quantiles(double *v, size_t n)
 	qsort(v, n, sizeof *v, compare);
 	for (size_t i = 0; i < n; i++)
 		sum += v[i];
-	return (struct report_quantiles){.n = n, .p50 = rank(v, n, 50), .p90 = rank(v, n, 90), .p99 = rank(v, n, 99), .mean = sum / (double)n};
+	return (struct report_quantiles){
+		.n = n, .p50 = rank(v, n, 50), .p90 = rank(v, n, 90), .p99 = rank(v, n, 99), .mean = sum / (double)n};
 }
 
 enum err report_summarise(struct report *r, struct report_summary *out)

@@ -29,7 +29,7 @@ struct report_device {
 	char name[NAME_CAP];
 	int64_t sum_ns[REPORT_KINDS]; // time in which at least one interval of the kind ran
 	int64_t until_ns[REPORT_KINDS];
-	int64_t stall_ns;             // of computing: waiting for the disk
+	int64_t stall_ns; // of computing: waiting for the disk
 	uint64_t sent_bytes;
 };
 
@@ -69,8 +69,8 @@ struct report_summary {
 	struct report_quantiles ttft, tpot, gap; // tpot: of answers with two tokens or more; gap: between two tokens
 	int64_t n_tokens;
 	int32_t n_failed;
-	double span_s;          // first request to last token
-	double tokens_per_s;    // all answers together
+	double span_s;       // first request to last token
+	double tokens_per_s; // all answers together
 };
 
 // report_summarise sorts the gaps. ERR_NOMEM.

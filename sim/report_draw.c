@@ -6,11 +6,11 @@
 
 #include <string.h>
 
-#define CHART_TOKENS 6      // of the first answer: more would be a comb
-#define ROW_HEIGHT 18       // pixels
+#define CHART_TOKENS 6 // of the first answer: more would be a comb
+#define ROW_HEIGHT 18  // pixels
 #define DEVICE_GAP 10
 #define LEFT 150
-#define WIDTH 1000          // of the time axis
+#define WIDTH 1000 // of the time axis
 #define TOP 46
 #define RECTS_MAX 20000
 
@@ -21,11 +21,20 @@ static void print_escaped(const char *s, FILE *to)
 {
 	for (; *s; s++) {
 		switch (*s) {
-		case '<': fputs("&lt;", to); break;
-		case '>': fputs("&gt;", to); break;
-		case '&': fputs("&amp;", to); break;
-		case '"': fputs("&quot;", to); break;
-		default: fputc((unsigned char)*s < 0x20 ? '?' : *s, to);
+		case '<':
+			fputs("&lt;", to);
+			break;
+		case '>':
+			fputs("&gt;", to);
+			break;
+		case '&':
+			fputs("&amp;", to);
+			break;
+		case '"':
+			fputs("&quot;", to);
+			break;
+		default:
+			fputc((unsigned char)*s < 0x20 ? '?' : *s, to);
 		}
 	}
 }
@@ -65,12 +74,16 @@ static void draw_axis(const struct chart *c)
 	for (int i = 0; i <= 10; i++) {
 		int64_t t = c->begin_ns + (c->end_ns - c->begin_ns) * i / 10;
 		double x = x_of(c, t);
-		fprintf(c->to, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"#ddd\"/>\n<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", x,
-			TOP - 4, x, c->height - 30, x, TOP - 10, quantity_print(QUANTITY_TIME, (double)(t - c->begin_ns) / 1e9).text);
+		fprintf(c->to,
+			"<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"#ddd\"/>\n<text x=\"%.1f\" y=\"%d\" "
+			"text-anchor=\"middle\">%s</text>\n",
+			x, TOP - 4, x, c->height - 30, x, TOP - 10,
+			quantity_print(QUANTITY_TIME, (double)(t - c->begin_ns) / 1e9).text);
 	}
 	for (int k = 0; k < REPORT_KINDS; k++)
-		fprintf(c->to, "<rect x=\"%d\" y=\"%d\" width=\"12\" height=\"12\" fill=\"%s\"/>\n<text x=\"%d\" y=\"%d\">%s</text>\n", LEFT + 100 * k, c->height - 22,
-			kind_colours[k], LEFT + 100 * k + 18, c->height - 12, kind_names[k]);
+		fprintf(c->to,
+			"<rect x=\"%d\" y=\"%d\" width=\"12\" height=\"12\" fill=\"%s\"/>\n<text x=\"%d\" y=\"%d\">%s</text>\n",
+			LEFT + 100 * k, c->height - 22, kind_colours[k], LEFT + 100 * k + 18, c->height - 12, kind_names[k]);
 }
 
 static void draw_device(const struct chart *c, int32_t device)
@@ -84,15 +97,16 @@ static void draw_device(const struct chart *c, int32_t device)
 static void draw_interval(const struct chart *c, const struct report_interval *i)
 {
 	double x = x_of(c, i->begin_ns), w = x_of(c, i->end_ns) - x;
-	fprintf(c->to, "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\"><title>", x, y_of(i->device, i->kind) + 2, w < 0.4 ? 0.4 : w,
-		ROW_HEIGHT - 4, kind_colours[i->kind]);
+	fprintf(c->to, "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\"><title>", x,
+		y_of(i->device, i->kind) + 2, w < 0.4 ? 0.4 : w, ROW_HEIGHT - 4, kind_colours[i->kind]);
 	print_escaped(c->r->devices[i->device].name, c->to);
 	fprintf(c->to, " %s", kind_names[i->kind]);
 	if (i->peer >= 0) {
 		fputs(" to ", c->to);
 		print_escaped(c->r->devices[i->peer].name, c->to);
 	}
-	fprintf(c->to, ", %s from %s</title></rect>\n", quantity_print(QUANTITY_TIME, (double)(i->end_ns - i->begin_ns) / 1e9).text,
+	fprintf(c->to, ", %s from %s</title></rect>\n",
+		quantity_print(QUANTITY_TIME, (double)(i->end_ns - i->begin_ns) / 1e9).text,
 		quantity_print(QUANTITY_TIME, (double)(i->begin_ns - c->begin_ns) / 1e9).text);
 }
 
@@ -104,7 +118,9 @@ static void draw_tokens(const struct chart *c)
 		if (r->requests[i].n_tokens == 0 || first_ns < c->begin_ns || first_ns > c->end_ns)
 			continue;
 		double x = x_of(c, first_ns);
-		fprintf(c->to, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"#b03030\" stroke-dasharray=\"4 3\"><title>first token of request %d</title></line>\n",
+		fprintf(c->to,
+			"<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"#b03030\" stroke-dasharray=\"4 "
+			"3\"><title>first token of request %d</title></line>\n",
 			x, TOP - 4, x, c->height - 30, i);
 	}
 }
@@ -115,8 +131,11 @@ void report_svg(const struct report *r, const char *title, FILE *to)
 	c.height = TOP + r->n_devices * (3 * ROW_HEIGHT + DEVICE_GAP) + 40;
 	if (c.end_ns <= c.begin_ns)
 		c.end_ns = c.begin_ns + 1;
-	fprintf(to, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"11\">\n"
-		"<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n<text x=\"8\" y=\"18\" font-size=\"14\">", LEFT + WIDTH + 40, c.height);
+	fprintf(to,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
+		"font-size=\"11\">\n"
+		"<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n<text x=\"8\" y=\"18\" font-size=\"14\">",
+		LEFT + WIDTH + 40, c.height);
 	print_escaped(title, to);
 	fputs("</text>\n", to);
 	draw_axis(&c);
@@ -138,19 +157,28 @@ void report_chrome_trace(const struct report *r, FILE *to)
 {
 	fputs("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [", to);
 	for (int32_t d = 0; d < r->n_devices; d++) {
-		fprintf(to, "%s\n{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %d, \"args\": {\"name\": \"%s\"}}", d > 0 ? "," : "", d, r->devices[d].name);
+		fprintf(to, "%s\n{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %d, \"args\": {\"name\": \"%s\"}}",
+			d > 0 ? "," : "", d, r->devices[d].name);
 		for (int k = 0; k < REPORT_KINDS; k++)
-			fprintf(to, ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": \"%s\"}}", d, k, kind_names[k]);
+			fprintf(to,
+				",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": %d, \"tid\": %d, \"args\": {\"name\": "
+				"\"%s\"}}",
+				d, k, kind_names[k]);
 	}
 	for (size_t i = 0; i < r->n_intervals; i++) {
 		const struct report_interval *v = &r->intervals[i];
-		fprintf(to, ",\n{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"name\": \"%s%s%s\", \"args\": {\"tokens\": %d}}", v->device,
-			(int)v->kind, (double)(v->begin_ns - r->begin_ns) / 1e3, (double)(v->end_ns - v->begin_ns) / 1e3, kind_names[v->kind],
-			v->peer >= 0 ? " to " : "", v->peer >= 0 ? r->devices[v->peer].name : "", v->n_tokens);
+		fprintf(to,
+			",\n{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f, \"name\": \"%s%s%s\", "
+			"\"args\": {\"tokens\": %d}}",
+			v->device, (int)v->kind, (double)(v->begin_ns - r->begin_ns) / 1e3,
+			(double)(v->end_ns - v->begin_ns) / 1e3, kind_names[v->kind], v->peer >= 0 ? " to " : "",
+			v->peer >= 0 ? r->devices[v->peer].name : "", v->n_tokens);
 	}
 	for (int32_t i = 0; i < r->n_requests; i++)
 		if (r->requests[i].n_tokens > 0)
-			fprintf(to, ",\n{\"ph\": \"i\", \"s\": \"g\", \"pid\": 0, \"tid\": 0, \"ts\": %.3f, \"name\": \"first token of request %d\"}",
+			fprintf(to,
+				",\n{\"ph\": \"i\", \"s\": \"g\", \"pid\": 0, \"tid\": 0, \"ts\": %.3f, \"name\": \"first token "
+				"of request %d\"}",
 				(double)(r->requests[i].first_ns - r->begin_ns) / 1e3, i);
 	fputs("\n]}\n", to);
 }

@@ -13,7 +13,8 @@
 #define CHUNK_DEFAULT 512
 
 struct raw_root {
-	const struct toml_value *model, *network, *access_points, *devices, *links, *plan, *group, *serving, *requests, *published;
+	const struct toml_value *model, *network, *access_points, *devices, *links, *plan, *group, *serving, *requests,
+		*published;
 	char name[NAME_CAP], about[SCENARIO_TEXT_CAP];
 	uint64_t seed;
 	double duration;
@@ -57,11 +58,33 @@ struct raw_request {
 static enum err read_request(struct scenario_reader *r, const struct toml_value *table)
 {
 	static const struct scenario_key keys[] = {
-		{.name = "at", .kind = KEY_QUANTITY, .quantity = QUANTITY_TIME, .offset = offsetof(struct raw_request, at), .max = 1e6},
-		{.name = "prompt", .kind = KEY_INT, .offset = offsetof(struct raw_request, prompt), .min = 1, .max = 65536, .is_required = true},
-		{.name = "predict", .kind = KEY_INT, .offset = offsetof(struct raw_request, predict), .min = 1, .max = 65536, .is_required = true},
-		{.name = "count", .kind = KEY_INT, .offset = offsetof(struct raw_request, count), .min = 1, .max = SCENARIO_REQUESTS_MAX},
-		{.name = "every", .kind = KEY_QUANTITY, .quantity = QUANTITY_TIME, .offset = offsetof(struct raw_request, every), .max = 1e6},
+		{.name = "at",
+			.kind = KEY_QUANTITY,
+			.quantity = QUANTITY_TIME,
+			.offset = offsetof(struct raw_request, at),
+			.max = 1e6},
+		{.name = "prompt",
+			.kind = KEY_INT,
+			.offset = offsetof(struct raw_request, prompt),
+			.min = 1,
+			.max = 65536,
+			.is_required = true},
+		{.name = "predict",
+			.kind = KEY_INT,
+			.offset = offsetof(struct raw_request, predict),
+			.min = 1,
+			.max = 65536,
+			.is_required = true},
+		{.name = "count",
+			.kind = KEY_INT,
+			.offset = offsetof(struct raw_request, count),
+			.min = 1,
+			.max = SCENARIO_REQUESTS_MAX},
+		{.name = "every",
+			.kind = KEY_QUANTITY,
+			.quantity = QUANTITY_TIME,
+			.offset = offsetof(struct raw_request, every),
+			.max = 1e6},
 	};
 	struct scenario *s = r->s;
 	struct raw_request raw = {.count = 1};
@@ -70,11 +93,13 @@ static enum err read_request(struct scenario_reader *r, const struct toml_value 
 	if (e != OK)
 		return e;
 	if (raw.prompt + raw.predict > s->ctx_len)
-		return scenario_fail(r, table, "request", "%d tokens of prompt and %d of answer are more than serving.ctx, %d", raw.prompt, raw.predict, s->ctx_len);
+		return scenario_fail(r, table, "request", "%d tokens of prompt and %d of answer are more than serving.ctx, %d",
+			raw.prompt, raw.predict, s->ctx_len);
 	if (s->n_requests + raw.count > SCENARIO_REQUESTS_MAX)
 		return scenario_fail(r, table, "request", "more than %d requests", SCENARIO_REQUESTS_MAX);
 	for (int32_t i = 0; i < raw.count; i++)
-		s->requests[s->n_requests++] = (struct scenario_request){.at_s = raw.at + i * raw.every, .n_prompt = raw.prompt, .n_predict = raw.predict};
+		s->requests[s->n_requests++] = (struct scenario_request){
+			.at_s = raw.at + i * raw.every, .n_prompt = raw.prompt, .n_predict = raw.predict};
 	return OK;
 }
 
@@ -85,7 +110,8 @@ static enum err read_requests(struct scenario_reader *r, const struct toml_value
 	for (const struct toml_value *t = v && e == OK ? v->items.first : NULL; t && e == OK; t = t->next)
 		e = read_request(r, t);
 	if (s->n_requests == 0)
-		s->requests[s->n_requests++] = (struct scenario_request){.n_prompt = s->ctx_len < 128 ? 1 : 32, .n_predict = s->ctx_len < 128 ? 1 : 64};
+		s->requests[s->n_requests++] = (struct scenario_request){
+			.n_prompt = s->ctx_len < 128 ? 1 : 32, .n_predict = s->ctx_len < 128 ? 1 : 64};
 	s->params.kv_alloc = (uint64_t)s->n_slots * (uint64_t)s->ctx_len;
 	s->params.kv_read = (uint64_t)(s->requests[0].n_prompt + s->requests[0].n_predict / 2);
 	return e;
@@ -94,9 +120,21 @@ static enum err read_requests(struct scenario_reader *r, const struct toml_value
 static enum err read_published(struct scenario_reader *r, const struct toml_value *table)
 {
 	static const struct scenario_key keys[] = {
-		{.name = "tpot", .kind = KEY_QUANTITY, .quantity = QUANTITY_TIME, .offset = offsetof(struct scenario_published, tpot_s), .max = 1e6},
-		{.name = "ttft", .kind = KEY_QUANTITY, .quantity = QUANTITY_TIME, .offset = offsetof(struct scenario_published, ttft_s), .max = 1e6},
-		{.name = "exchange", .kind = KEY_QUANTITY, .quantity = QUANTITY_TIME, .offset = offsetof(struct scenario_published, exchange_s), .max = 1e6},
+		{.name = "tpot",
+			.kind = KEY_QUANTITY,
+			.quantity = QUANTITY_TIME,
+			.offset = offsetof(struct scenario_published, tpot_s),
+			.max = 1e6},
+		{.name = "ttft",
+			.kind = KEY_QUANTITY,
+			.quantity = QUANTITY_TIME,
+			.offset = offsetof(struct scenario_published, ttft_s),
+			.max = 1e6},
+		{.name = "exchange",
+			.kind = KEY_QUANTITY,
+			.quantity = QUANTITY_TIME,
+			.offset = offsetof(struct scenario_published, exchange_s),
+			.max = 1e6},
 		{.name = "calibrates", .kind = KEY_BOOL, .offset = offsetof(struct scenario_published, calibrates)},
 		{.name = "source", .kind = KEY_TEXT, .offset = offsetof(struct scenario_published, source), .is_required = true},
 		{.name = "note", .kind = KEY_TEXT, .offset = offsetof(struct scenario_published, note)},
@@ -109,10 +147,14 @@ static enum err read_published(struct scenario_reader *r, const struct toml_valu
 static double component_mean_ms(const struct profile_component *c)
 {
 	switch (c->shape) {
-	case PROFILE_NONE: return 0;
-	case PROFILE_LOGNORMAL: return c->a * fmath_expd(c->b * c->b / 2);
-	case PROFILE_UNIFORM: return (c->a + c->b) / 2;
-	case PROFILE_PARETO: return c->a + (c->a - c->a * fmath_expd((c->b - 1) * (fmath_logd(c->a) - fmath_logd(c->cap)))) / (c->b - 1);
+	case PROFILE_NONE:
+		return 0;
+	case PROFILE_LOGNORMAL:
+		return c->a * fmath_expd(c->b * c->b / 2);
+	case PROFILE_UNIFORM:
+		return (c->a + c->b) / 2;
+	case PROFILE_PARETO:
+		return c->a + (c->a - c->a * fmath_expd((c->b - 1) * (fmath_logd(c->a) - fmath_logd(c->cap)))) / (c->b - 1);
 	}
 	return 0;
 }
@@ -120,8 +162,8 @@ static double component_mean_ms(const struct profile_component *c)
 // A link in use does not sleep: the base stands in (sim/profiles.h). Scans and outages are left out.
 static double profile_mean_s(const struct profile *p)
 {
-	double ms = (p->base.weight + p->sleep.weight) * component_mean_ms(&p->base) + p->middle.weight * component_mean_ms(&p->middle) +
-		p->tail.weight * component_mean_ms(&p->tail);
+	double ms = (p->base.weight + p->sleep.weight) * component_mean_ms(&p->base) +
+		p->middle.weight * component_mean_ms(&p->middle) + p->tail.weight * component_mean_ms(&p->tail);
 	return ms / 2 / 1000;
 }
 
@@ -170,7 +212,8 @@ static void fill_means(struct scenario *s, struct cluster_link *matrix)
 			const struct scenario_link *l = scenario_link(s, i, j);
 			double slow = leg_per_byte(s, i) + leg_per_byte(s, j) + per_byte(l->rate);
 			matrix[i * s->n_devices + j] = (struct cluster_link){
-				.delay_s = scenario_mean_delay_s(&s->stations[i].delay) + scenario_mean_delay_s(&s->stations[j].delay) + scenario_mean_delay_s(&l->delay),
+				.delay_s = scenario_mean_delay_s(&s->stations[i].delay) +
+					scenario_mean_delay_s(&s->stations[j].delay) + scenario_mean_delay_s(&l->delay),
 				.rate = slow > 0 ? 1 / slow : CLUSTER_RATE_MAX,
 			};
 		}
@@ -222,7 +265,8 @@ static enum err read_root(struct scenario_reader *r, const struct toml_value *ro
 	return scenario_read_plan(r, raw.plan, raw.group);
 }
 
-enum err scenario_open(const char *name, const char *text, size_t len, const struct scenario_loader *loader, struct scenario *out, struct errmsg *em)
+enum err scenario_open(const char *name, const char *text, size_t len, const struct scenario_loader *loader, struct scenario *out,
+	struct errmsg *em)
 {
 	struct arena tree = {0};
 	const struct toml_value *root;

@@ -20,11 +20,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SCENARIO_DEVICES_MAX 64       // what a coordinator keeps, see NODES_MAX
+#define SCENARIO_DEVICES_MAX 64 // what a coordinator keeps, see NODES_MAX
 #define SCENARIO_REQUESTS_MAX 1024
 #define SCENARIO_ACCESS_POINTS_MAX 16
-#define SCENARIO_LINKS_MAX 512        // pairs described one by one
-#define SCENARIO_TEXT_CAP 512         // of `about` and of a derivation
+#define SCENARIO_LINKS_MAX 512 // pairs described one by one
+#define SCENARIO_TEXT_CAP 512  // of `about` and of a derivation
 #define SCENARIO_DERIVED_MAX 256
 #define SCENARIO_TRACES_MAX 16
 
@@ -38,7 +38,7 @@ struct scenario_delay {
 struct scenario_station {
 	int32_t access_point; // -1: wired
 	struct scenario_delay delay;
-	double rate;          // bytes/s of its wire; 0: no limit (the air's is the access point's)
+	double rate; // bytes/s of its wire; 0: no limit (the air's is the access point's)
 };
 
 struct scenario_access_point {
@@ -65,14 +65,22 @@ struct scenario_derived {
 };
 
 // A group of machines that computes every layer together (cost-model.md, section 6).
-enum scenario_exchange { EXCHANGE_NONE, EXCHANGE_PAIR, EXCHANGE_STAR, EXCHANGE_TREE, EXCHANGE_RING, EXCHANGE_DIRECT, EXCHANGE_BROADCAST };
+enum scenario_exchange {
+	EXCHANGE_NONE,
+	EXCHANGE_PAIR,
+	EXCHANGE_STAR,
+	EXCHANGE_TREE,
+	EXCHANGE_RING,
+	EXCHANGE_DIRECT,
+	EXCHANGE_BROADCAST
+};
 
 struct scenario_group {
 	enum scenario_exchange exchange; // NONE: a pipeline
-	int32_t per_layer;    // exchanges in one layer
-	double bytes;         // that a member contributes
-	double software_s;    // of one message
-	double streamed;      // part of each member's weights that is read from disk for every token, [0, 1]
+	int32_t per_layer;               // exchanges in one layer
+	double bytes;                    // that a member contributes
+	double software_s;               // of one message
+	double streamed;                 // part of each member's weights that is read from disk for every token, [0, 1]
 };
 
 struct scenario_published {
@@ -130,8 +138,8 @@ struct scenario_loader {
 
 // scenario_open reads a scenario; `name` stands before messages: "home.toml:12: device.memory: ...". The loader may be NULL: then files are
 // refused. On failure the caller owes nothing.
-MUST_USE enum err scenario_open(const char *name, const char *text, size_t len, const struct scenario_loader *loader, struct scenario *out,
-	struct errmsg *em);
+MUST_USE enum err scenario_open(const char *name, const char *text, size_t len, const struct scenario_loader *loader,
+	struct scenario *out, struct errmsg *em);
 void scenario_close(struct scenario *s); // safe on a zeroed struct
 
 struct cost_case scenario_case(const struct scenario *s);
@@ -141,8 +149,8 @@ double scenario_mean_delay_s(const struct scenario_delay *d);
 const struct scenario_link *scenario_link(const struct scenario *s, int32_t a, int32_t b);
 // scenario_network fills a network whose machine i is device machines[i]; its memory comes from the arena (scenario_network_bytes).
 struct network;
-MUST_USE enum err scenario_network(const struct scenario *s, const int32_t *machines, int32_t n_machines, struct arena *a, struct network *out,
-	struct errmsg *em);
+MUST_USE enum err scenario_network(const struct scenario *s, const int32_t *machines, int32_t n_machines, struct arena *a,
+	struct network *out, struct errmsg *em);
 size_t scenario_network_bytes(int32_t n_machines);
 const char *scenario_exchange_name(enum scenario_exchange e);
 

@@ -24,14 +24,16 @@ static enum err refuse_type(const struct scenario_reader *r, const struct toml_v
 	return scenario_fail(r, v, where, "got %s, want %s", toml_type_name(v->type), want);
 }
 
-static enum err refuse_key(const struct scenario_reader *r, const struct toml_value *v, const char *where, const struct scenario_key *keys, size_t n)
+static enum err refuse_key(
+	const struct scenario_reader *r, const struct toml_value *v, const char *where, const struct scenario_key *keys, size_t n)
 {
 	char shown[64];
 	printable_copy(v->key.data, v->key.len, shown, sizeof shown);
 	struct suggest s = suggest_init(shown);
 	for (size_t i = 0; i < n; i++)
 		suggest_offer(&s, keys[i].name);
-	return s.best ? scenario_fail(r, v, where, "unknown key %s, did you mean %s?", shown, s.best) : scenario_fail(r, v, where, "unknown key %s", shown);
+	return s.best ? scenario_fail(r, v, where, "unknown key %s, did you mean %s?", shown, s.best)
+		      : scenario_fail(r, v, where, "unknown key %s", shown);
 }
 
 static bool is_name(struct toml_text t)
@@ -40,13 +42,15 @@ static bool is_name(struct toml_text t)
 		return false;
 	for (size_t i = 0; i < t.len; i++) {
 		char c = t.data[i];
-		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-'))
+		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+			    c == '-'))
 			return false;
 	}
 	return true;
 }
 
-static enum err read_text(struct scenario_reader *r, const struct toml_value *v, const char *where, const struct scenario_key *k, char *out)
+static enum err read_text(
+	struct scenario_reader *r, const struct toml_value *v, const char *where, const struct scenario_key *k, char *out)
 {
 	if (v->type != TOML_STRING)
 		return refuse_type(r, v, where, "a string");
@@ -58,7 +62,8 @@ static enum err read_text(struct scenario_reader *r, const struct toml_value *v,
 	return OK;
 }
 
-static enum err read_word(struct scenario_reader *r, const struct toml_value *v, const char *where, const struct scenario_key *k, int *out)
+static enum err read_word(
+	struct scenario_reader *r, const struct toml_value *v, const char *where, const struct scenario_key *k, int *out)
 {
 	if (v->type != TOML_STRING)
 		return refuse_type(r, v, where, "a string");
@@ -75,22 +80,24 @@ static enum err read_word(struct scenario_reader *r, const struct toml_value *v,
 		snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i > 0 ? ", " : "", k->choices[i]);
 	printable_copy(v->text.data, v->text.len, shown, sizeof shown);
 	return s.best ? scenario_fail(r, v, where, "got \"%s\", did you mean \"%s\"?", shown, s.best)
-	              : scenario_fail(r, v, where, "got \"%s\", want one of %s", shown, list);
+		      : scenario_fail(r, v, where, "got \"%s\", want one of %s", shown, list);
 }
 
-static enum err check_range(struct scenario_reader *r, const struct toml_value *v, const char *where, const struct scenario_key *k, double x)
+static enum err check_range(
+	struct scenario_reader *r, const struct toml_value *v, const char *where, const struct scenario_key *k, double x)
 {
 	if (x >= k->min && x <= k->max)
 		return OK;
 	if (k->kind == KEY_QUANTITY || k->kind == KEY_BYTES) {
 		enum quantity q = k->kind == KEY_BYTES ? QUANTITY_BYTES : k->quantity;
-		return scenario_fail(r, v, where, "got %s, want %s to %s", quantity_print(q, x).text, quantity_print(q, k->min).text,
-			quantity_print(q, k->max).text);
+		return scenario_fail(r, v, where, "got %s, want %s to %s", quantity_print(q, x).text,
+			quantity_print(q, k->min).text, quantity_print(q, k->max).text);
 	}
 	return scenario_fail(r, v, where, "got %.12g, want %.12g to %.12g", x, k->min, k->max);
 }
 
-static enum err read_number(struct scenario_reader *r, const struct toml_value *v, const char *where, const struct scenario_key *k, double *out)
+static enum err read_number(
+	struct scenario_reader *r, const struct toml_value *v, const char *where, const struct scenario_key *k, double *out)
 {
 	enum quantity q = k->kind == KEY_BYTES ? QUANTITY_BYTES : k->quantity;
 	struct errmsg why;
@@ -105,7 +112,8 @@ static enum err read_number(struct scenario_reader *r, const struct toml_value *
 		x = v->type == TOML_INT ? (double)v->i : v->f;
 	} else {
 		if (v->type != TOML_STRING || strlen(v->text.data) != v->text.len)
-			return scenario_fail(r, v, where, "got %s, want a string with a number and one of %s", toml_type_name(v->type), quantity_units(q));
+			return scenario_fail(r, v, where, "got %s, want a string with a number and one of %s",
+				toml_type_name(v->type), quantity_units(q));
 		if (quantity_parse(q, v->text.data, &x, &why) != OK)
 			return scenario_fail(r, v, where, "%s", why.text);
 	}
@@ -113,15 +121,20 @@ static enum err read_number(struct scenario_reader *r, const struct toml_value *
 	return check_range(r, v, where, k, x);
 }
 
-static enum err read_value(struct scenario_reader *r, const struct toml_value *v, const char *where, const struct scenario_key *k, char *out)
+static enum err read_value(
+	struct scenario_reader *r, const struct toml_value *v, const char *where, const struct scenario_key *k, char *out)
 {
 	double x = 0;
 	enum err e;
 	switch (k->kind) {
 	case KEY_NAME:
-	case KEY_TEXT: return read_text(r, v, where, k, out);
-	case KEY_WORD: return read_word(r, v, where, k, (int *)(void *)out);
-	case KEY_VALUE: *(const struct toml_value **)(void *)out = v; return OK;
+	case KEY_TEXT:
+		return read_text(r, v, where, k, out);
+	case KEY_WORD:
+		return read_word(r, v, where, k, (int *)(void *)out);
+	case KEY_VALUE:
+		*(const struct toml_value **)(void *)out = v;
+		return OK;
 	case KEY_BOOL:
 		if (v->type != TOML_BOOL)
 			return refuse_type(r, v, where, "true or false");
@@ -152,7 +165,8 @@ static enum err read_value(struct scenario_reader *r, const struct toml_value *v
 	return OK;
 }
 
-static enum err note_derived(struct scenario_reader *r, const struct toml_value *value, const struct toml_value *why, const char *where)
+static enum err note_derived(
+	struct scenario_reader *r, const struct toml_value *value, const struct toml_value *why, const char *where)
 {
 	if (why->type == TOML_BOOL && !why->b)
 		return OK;
@@ -191,12 +205,13 @@ static enum err unwrap_derived(struct scenario_reader *r, const struct toml_valu
 	return why ? note_derived(r, value, why, where) : OK;
 }
 
-static enum err read_key(struct scenario_reader *r, const struct toml_value *v, const char *where, const struct scenario_key *k, void *out,
-	uint32_t *derived)
+static enum err read_key(struct scenario_reader *r, const struct toml_value *v, const char *where, const struct scenario_key *k,
+	void *out, uint32_t *derived)
 {
 	char full[WHERE_CAP];
 	snprintf(full, sizeof full, "%.60s.%.50s", where, k->name);
-	bool is_derived = false, is_figure = k->kind == KEY_BYTES || k->kind == KEY_QUANTITY || k->kind == KEY_NUMBER || k->kind == KEY_INT;
+	bool is_derived = false,
+	     is_figure = k->kind == KEY_BYTES || k->kind == KEY_QUANTITY || k->kind == KEY_NUMBER || k->kind == KEY_INT;
 	enum err e = v->type == TOML_TABLE && is_figure ? unwrap_derived(r, &v, full, &is_derived) : OK;
 	if (e == OK)
 		e = read_value(r, v, full, k, (char *)out + k->offset);
@@ -205,8 +220,8 @@ static enum err read_key(struct scenario_reader *r, const struct toml_value *v, 
 	return e;
 }
 
-enum err scenario_read_table(struct scenario_reader *r, const struct toml_value *table, const char *where, const struct scenario_key *keys,
-	size_t n_keys, void *out, uint32_t *derived)
+enum err scenario_read_table(struct scenario_reader *r, const struct toml_value *table, const char *where,
+	const struct scenario_key *keys, size_t n_keys, void *out, uint32_t *derived)
 {
 	if (table->type != TOML_TABLE)
 		return refuse_type(r, table, where, "a table");

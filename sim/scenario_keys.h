@@ -15,8 +15,8 @@ enum scenario_key_kind {
 	KEY_INT,      // int32_t
 	KEY_U64,
 	KEY_BOOL,
-	KEY_WORD,     // int: index into choices
-	KEY_VALUE,    // const struct toml_value *: the caller reads it
+	KEY_WORD,  // int: index into choices
+	KEY_VALUE, // const struct toml_value *: the caller reads it
 };
 
 struct scenario_key {
@@ -39,19 +39,21 @@ struct scenario_reader {
 };
 
 // scenario_fail writes "file:line: where: ..." and returns ERR_FORMAT.
-enum err scenario_fail(const struct scenario_reader *r, const struct toml_value *at, const char *where, const char *fmt, ...) PRINTF_LIKE(4, 5);
+enum err scenario_fail(const struct scenario_reader *r, const struct toml_value *at, const char *where, const char *fmt, ...)
+	PRINTF_LIKE(4, 5);
 // scenario_read_table fills the struct `out` by the keys' offsets; `where` is the table's name. *derived (may be NULL) gets the bits.
 MUST_USE enum err scenario_read_table(struct scenario_reader *r, const struct toml_value *table, const char *where,
 	const struct scenario_key *keys, size_t n_keys, void *out, uint32_t *derived);
 
 // The parts of a file; each reads its tables of the root into r->s. In this order, as each needs those before it.
 MUST_USE enum err scenario_read_model(struct scenario_reader *r, const struct toml_value *table);
-MUST_USE enum err scenario_read_machines(struct scenario_reader *r, const struct toml_value *access_points, const struct toml_value *network,
-	const struct toml_value *devices, const struct toml_value *links);
+MUST_USE enum err scenario_read_machines(struct scenario_reader *r, const struct toml_value *access_points,
+	const struct toml_value *network, const struct toml_value *devices, const struct toml_value *links);
 MUST_USE enum err scenario_read_plan(struct scenario_reader *r, const struct toml_value *plan, const struct toml_value *group);
 
 // scenario_find_device returns the number of the device of that name, or -1; the message, with a suggestion, is the caller's `where`.
-MUST_USE enum err scenario_find_device(struct scenario_reader *r, const struct toml_value *at, const char *where, struct toml_text name, int32_t *out);
+MUST_USE enum err scenario_find_device(
+	struct scenario_reader *r, const struct toml_value *at, const char *where, struct toml_text name, int32_t *out);
 // scenario_tables tells whether v is [[where]]: an array of 1 to max tables.
 MUST_USE enum err scenario_tables(struct scenario_reader *r, const struct toml_value *v, const char *where, int32_t max);
 

@@ -16,15 +16,21 @@ struct raw_delay {
 	const struct toml_value *trace;
 };
 
-#define DELAY_KEYS(type)                                                                                               \
-	{.name = "delay", .kind = KEY_QUANTITY, .quantity = QUANTITY_TIME, .offset = offsetof(type, delay.delay), .max = 3600},    \
-	{.name = "profile", .kind = KEY_NAME, .offset = offsetof(type, delay.profile)},                                    \
-	{.name = "trace", .kind = KEY_VALUE, .offset = offsetof(type, delay.trace)}
+#define DELAY_KEYS(type) \
+	{.name = "delay", .kind = KEY_QUANTITY, .quantity = QUANTITY_TIME, .offset = offsetof(type, delay.delay), .max = 3600}, \
+		{.name = "profile", .kind = KEY_NAME, .offset = offsetof(type, delay.profile)}, \
+	{ \
+		.name = "trace", .kind = KEY_VALUE, .offset = offsetof(type, delay.trace) \
+	}
 
-#define RATE_KEY(type, field)                                                                                          \
-	{.name = "rate", .kind = KEY_QUANTITY, .quantity = QUANTITY_RATE, .offset = offsetof(type, field), .min = RATE_MIN, .max = RATE_MAX}
+#define RATE_KEY(type, field) \
+	{ \
+		.name = "rate", .kind = KEY_QUANTITY, .quantity = QUANTITY_RATE, .offset = offsetof(type, field), \
+		.min = RATE_MIN, .max = RATE_MAX \
+	}
 
-static enum err open_trace(struct scenario_reader *r, const struct toml_value *v, const char *where, const char *path, const struct trace **out)
+static enum err open_trace(
+	struct scenario_reader *r, const struct toml_value *v, const char *where, const char *path, const struct trace **out)
 {
 	struct scenario *s = r->s;
 	const char *text;
@@ -69,7 +75,8 @@ static enum err read_trace(struct scenario_reader *r, const struct toml_value *v
 	return e;
 }
 
-static enum err read_delay(struct scenario_reader *r, const struct toml_value *table, const char *where, const struct raw_delay *raw, struct scenario_delay *out)
+static enum err read_delay(struct scenario_reader *r, const struct toml_value *table, const char *where,
+	const struct raw_delay *raw, struct scenario_delay *out)
 {
 	out->fixed_s = raw->delay;
 	if (raw->profile[0] && raw->trace)
@@ -84,7 +91,8 @@ static enum err read_delay(struct scenario_reader *r, const struct toml_value *t
 	struct suggest s = suggest_init(raw->profile);
 	for (size_t i = 0; i < n_profiles(); i++)
 		suggest_offer(&s, profile_at(i)->name);
-	return scenario_fail(r, table, where, "unknown profile %s%s%s%s", raw->profile, s.best ? ", did you mean " : "", s.best ? s.best : "", s.best ? "?" : "");
+	return scenario_fail(r, table, where, "unknown profile %s%s%s%s", raw->profile, s.best ? ", did you mean " : "",
+		s.best ? s.best : "", s.best ? "?" : "");
 }
 
 // ---- Access points
@@ -119,7 +127,8 @@ static enum err find_access_point(struct scenario_reader *r, const struct toml_v
 	}
 	if (name[0] == '\0' || *out >= 0)
 		return OK;
-	return scenario_fail(r, table, "device.access_point", "there is no %s%s%s%s", name, s.best ? ", did you mean " : "", s.best ? s.best : "", s.best ? "?" : "");
+	return scenario_fail(r, table, "device.access_point", "there is no %s%s%s%s", name, s.best ? ", did you mean " : "",
+		s.best ? s.best : "", s.best ? "?" : "");
 }
 
 // ---- Devices
@@ -134,11 +143,20 @@ struct raw_device {
 
 #define DEVICE(field) offsetof(struct raw_device, d.field)
 #define FLOPS_KEY(key, field, its_bit) \
-	{.name = key, .kind = KEY_QUANTITY, .quantity = QUANTITY_FLOPS, .offset = DEVICE(field), .min = 1, .max = CLUSTER_RATE_MAX, .bit = its_bit}
-#define READ_KEY(key, field, its_bit, required)                                                                        \
-	{.name = key, .kind = KEY_QUANTITY, .quantity = QUANTITY_RATE, .offset = DEVICE(field), .min = 1, .max = CLUSTER_RATE_MAX, .bit = its_bit, .is_required = required}
-#define MEMORY_KEY(key, field, its_min, its_bit, required)                                                                \
-	{.name = key, .kind = KEY_BYTES, .offset = DEVICE(field), .min = its_min, .max = (double)CLUSTER_BYTES_MAX, .bit = its_bit, .is_required = required}
+	{ \
+		.name = key, .kind = KEY_QUANTITY, .quantity = QUANTITY_FLOPS, .offset = DEVICE(field), .min = 1, \
+		.max = CLUSTER_RATE_MAX, .bit = its_bit \
+	}
+#define READ_KEY(key, field, its_bit, required) \
+	{ \
+		.name = key, .kind = KEY_QUANTITY, .quantity = QUANTITY_RATE, .offset = DEVICE(field), .min = 1, \
+		.max = CLUSTER_RATE_MAX, .bit = its_bit, .is_required = required \
+	}
+#define MEMORY_KEY(key, field, its_min, its_bit, required) \
+	{ \
+		.name = key, .kind = KEY_BYTES, .offset = DEVICE(field), .min = its_min, .max = (double)CLUSTER_BYTES_MAX, \
+		.bit = its_bit, .is_required = required \
+	}
 
 static const struct scenario_key device_keys[] = {
 	{.name = "name", .kind = KEY_NAME, .offset = DEVICE(name), .is_required = true},
@@ -151,7 +169,12 @@ static const struct scenario_key device_keys[] = {
 	READ_KEY("accelerator_read", accel_rate, CLUSTER_ACCEL_RATE, false),
 	FLOPS_KEY("accelerator_flops", accel_flops, CLUSTER_ACCEL_FLOPS),
 	READ_KEY("disk_read", disk_rate, CLUSTER_DISK_RATE, false),
-	{.name = "visit", .kind = KEY_QUANTITY, .quantity = QUANTITY_TIME, .offset = DEVICE(visit_s), .max = 60, .bit = CLUSTER_VISIT},
+	{.name = "visit",
+		.kind = KEY_QUANTITY,
+		.quantity = QUANTITY_TIME,
+		.offset = DEVICE(visit_s),
+		.max = 60,
+		.bit = CLUSTER_VISIT},
 	{.name = "access_point", .kind = KEY_NAME, .offset = offsetof(struct raw_device, access_point)},
 	DELAY_KEYS(struct raw_device),
 	RATE_KEY(struct raw_device, rate),
@@ -164,8 +187,12 @@ static enum err read_rates_by_type(struct scenario_reader *r, const struct toml_
 	size_t n = 0;
 	for (uint32_t id = 0; id <= DTYPE_ID_MAX; id++)
 		if (dtype_find(id))
-			keys[n++] = (struct scenario_key){.name = dtype_find(id)->name, .kind = KEY_QUANTITY, .quantity = QUANTITY_RATE,
-				.offset = offsetof(struct cluster_device, cpu_rate_of) + id * sizeof d->cpu_rate_of[0], .min = 1, .max = CLUSTER_RATE_MAX,
+			keys[n++] = (struct scenario_key){.name = dtype_find(id)->name,
+				.kind = KEY_QUANTITY,
+				.quantity = QUANTITY_RATE,
+				.offset = offsetof(struct cluster_device, cpu_rate_of) + id * sizeof d->cpu_rate_of[0],
+				.min = 1,
+				.max = CLUSTER_RATE_MAX,
 				.bit = CLUSTER_CPU_RATE};
 	return scenario_read_table(r, table, "device.cpu_read_of", keys, n, d, &d->derived);
 }
@@ -204,7 +231,8 @@ static enum err read_device(struct scenario_reader *r, const struct toml_value *
 	return OK;
 }
 
-enum err scenario_find_device(struct scenario_reader *r, const struct toml_value *at, const char *where, struct toml_text name, int32_t *out)
+enum err scenario_find_device(
+	struct scenario_reader *r, const struct toml_value *at, const char *where, struct toml_text name, int32_t *out)
 {
 	char shown[NAME_CAP];
 	printable_copy(name.data, name.len, shown, sizeof shown);
@@ -216,7 +244,8 @@ enum err scenario_find_device(struct scenario_reader *r, const struct toml_value
 		}
 		suggest_offer(&s, r->s->devices[i].name);
 	}
-	return scenario_fail(r, at, where, "there is no device %s%s%s%s", shown, s.best ? ", did you mean " : "", s.best ? s.best : "", s.best ? "?" : "");
+	return scenario_fail(r, at, where, "there is no device %s%s%s%s", shown, s.best ? ", did you mean " : "",
+		s.best ? s.best : "", s.best ? "?" : "");
 }
 
 // ---- Links
@@ -228,14 +257,16 @@ struct raw_link {
 };
 
 static const struct scenario_key link_keys[] = {
-	DELAY_KEYS(struct raw_link),
-	RATE_KEY(struct raw_link, rate),
+	DELAY_KEYS(struct raw_link), RATE_KEY(struct raw_link, rate),
 	{.name = "loss", .kind = KEY_NUMBER, .offset = offsetof(struct raw_link, loss), .max = 0.9},
-	{.name = "between", .kind = KEY_VALUE, .offset = offsetof(struct raw_link, between), .is_required = true}, // the last: [network] has none
+	{.name = "between",
+		.kind = KEY_VALUE,
+		.offset = offsetof(struct raw_link, between),
+		.is_required = true}, // the last: [network] has none
 };
 
-static enum err read_link_table(struct scenario_reader *r, const struct toml_value *table, const char *where, size_t n_keys, struct raw_link *raw,
-	struct scenario_link *out)
+static enum err read_link_table(struct scenario_reader *r, const struct toml_value *table, const char *where, size_t n_keys,
+	struct raw_link *raw, struct scenario_link *out)
 {
 	r->subject = where;
 	enum err e = scenario_read_table(r, table, where, link_keys, n_keys, raw, NULL);
@@ -285,8 +316,8 @@ static enum err read_all(struct scenario_reader *r, const struct toml_value *v, 
 	return e;
 }
 
-enum err scenario_read_machines(struct scenario_reader *r, const struct toml_value *access_points, const struct toml_value *network,
-	const struct toml_value *devices, const struct toml_value *links)
+enum err scenario_read_machines(struct scenario_reader *r, const struct toml_value *access_points,
+	const struct toml_value *network, const struct toml_value *devices, const struct toml_value *links)
 {
 	struct raw_link raw = {.between = NULL};
 	enum err e = read_all(r, access_points, "access_point", SCENARIO_ACCESS_POINTS_MAX, read_access_point);

@@ -1,6 +1,8 @@
-// [model]: bytes given as they are, or computed from the dimensions of a dense model of one weight type.
+// [model]: a GGUF file, bytes given as they are, or bytes computed from the dimensions of a dense model of one weight type.
 #include "sim/scenario_keys.h"
 
+#include "base/assert.h"
+#include "model/gguf.h"
 #include "model/hparams.h"
 
 #include <string.h>
@@ -9,9 +11,10 @@
 #define ROPE_THETA 10000.0
 
 // Names of the weight types, in the order of weight_types.
-static const char *const weight_words[] = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", NULL};
-static const enum dtype weight_types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
-	DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K};
+static const char *const weight_words[] = {
+	"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", NULL};
+static const enum dtype weight_types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0,
+	DTYPE_Q5_1, DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K};
 static const char *const wire_words[] = {"f32", "bf16", "f16", "q8", NULL}; // enum wire_type
 
 struct raw_model {
@@ -23,14 +26,17 @@ struct raw_model {
 	double layer_work, head_work;
 	// Computed from
 	int32_t ffn, heads, kv_heads, head_dim;
+	// Or all of it from
+	const struct toml_value *gguf;
 };
 
 #define AT(field) offsetof(struct raw_model, field)
 
 static const struct scenario_key keys[] = {
 	{.name = "name", .kind = KEY_NAME, .offset = AT(name), .is_required = true},
-	{.name = "layers", .kind = KEY_INT, .offset = AT(layers), .min = 1, .max = LAYERS_MAX, .is_required = true},
-	{.name = "hidden", .kind = KEY_INT, .offset = AT(hidden), .min = 1, .max = HIDDEN_DIM_MAX, .is_required = true},
+	{.name = "layers", .kind = KEY_INT, .offset = AT(layers), .min = 1, .max = LAYERS_MAX},
+	{.name = "hidden", .kind = KEY_INT, .offset = AT(hidden), .min = 1, .max = HIDDEN_DIM_MAX},
+	{.name = "gguf", .kind = KEY_VALUE, .offset = AT(gguf)},
 	{.name = "vocab", .kind = KEY_INT, .offset = AT(vocab), .min = 2, .max = VOCAB_MAX},
 	{.name = "wire", .kind = KEY_WORD, .offset = AT(wire), .choices = wire_words},
 	{.name = "weights", .kind = KEY_WORD, .offset = AT(weights), .choices = weight_words},
@@ -46,7 +52,8 @@ static const struct scenario_key keys[] = {
 	{.name = "head_dim", .kind = KEY_INT, .offset = AT(head_dim), .min = 1, .max = HEAD_DIM_MAX},
 };
 
-static enum err compute_shape(struct scenario_reader *r, const struct toml_value *table, const struct raw_model *m, uint64_t hop_bytes)
+static enum err compute_shape(
+	struct scenario_reader *r, const struct toml_value *table, const struct raw_model *m, uint64_t hop_bytes)
 {
 	if (m->ffn == 0 || m->heads == 0 || m->vocab == 0)
 		return scenario_fail(r, table, "model", "want layer_bytes, or ffn, heads and vocab to compute it from");
@@ -65,8 +72,88 @@ static enum err compute_shape(struct scenario_reader *r, const struct toml_value
 	hp.rope_dim = hp.head_dim;
 	struct errmsg why;
 	enum dtype type = weight_types[m->weights];
-	enum err e = model_shape_of(&hp, type, m->head_weights >= 0 ? weight_types[m->head_weights] : type, hop_bytes, &r->s->shape, &why);
+	enum err e = model_shape_of(
+		&hp, type, m->head_weights >= 0 ? weight_types[m->head_weights] : type, hop_bytes, &r->s->shape, &why);
 	return e == OK ? OK : scenario_fail(r, table, "model", "%s", why.text);
+}
+
+// layer_of returns N of "blk.N." below n_layers, or -1.
+static int32_t layer_of(struct gguf_str name, int32_t n_layers)
+{
+	int32_t layer = 0;
+	size_t i = 4;
+	if (name.len < 6 || memcmp(name.data, "blk.", 4) != 0)
+		return -1;
+	for (; i < name.len && name.data[i] >= '0' && name.data[i] <= '9' && layer < n_layers; i++)
+		layer = 10 * layer + (name.data[i] - '0');
+	return i > 4 && i < name.len && name.data[i] == '.' && layer < n_layers ? layer : -1;
+}
+
+static enum dtype most_bytes(const struct gguf *g)
+{
+	uint64_t bytes[DTYPE_ID_MAX + 1] = {0};
+	uint32_t best = 0;
+	for (uint64_t i = 0; i < g->n_tensors; i++)
+		bytes[g->tensors[i].type] += g->tensors[i].bytes;
+	for (uint32_t id = 0; id <= DTYPE_ID_MAX; id++)
+		if (bytes[id] > bytes[best])
+			best = id;
+	return (enum dtype)best;
+}
+
+// fill_from_gguf takes the bytes of each layer as they are in the file, and the arithmetic from the dimensions.
+static enum err fill_from_gguf(struct scenario *s, const struct gguf *g, struct errmsg *em)
+{
+	struct hparams hp;
+	struct model_shape dims;
+	enum err e = hparams_read(g, &hp, em);
+	if (e == OK)
+		e = model_shape_of(&hp, DTYPE_F32, DTYPE_F32, wire_bytes(s->wire, hp.hidden_dim), &dims, em);
+	uint64_t *bytes = e == OK ? arena_alloc(&s->arena, (size_t)hp.n_layers, sizeof *bytes) : NULL;
+	if (e != OK)
+		return e;
+	ASSERT(bytes);
+	const struct gguf_tensor *head = gguf_find_tensor(g, hp.tied_embeddings ? "token_embd.weight" : "output.weight");
+	if (head == NULL)
+		return errmsg_fail(em, ERR_NOT_FOUND, "no output head");
+	s->shape = dims;
+	s->shape.layer_bytes = 0;
+	s->shape.head_bytes = head->bytes;
+	s->shape.bytes_of_layer = bytes;
+	s->shape.type = most_bytes(g);
+	for (uint64_t i = 0; i < g->n_tensors; i++) {
+		int32_t layer = layer_of(g->tensors[i].name, hp.n_layers);
+		if (layer >= 0)
+			bytes[layer] += g->tensors[i].bytes;
+	}
+	for (int32_t i = 0; i < hp.n_layers; i++)
+		if (bytes[i] > s->shape.layer_bytes)
+			s->shape.layer_bytes = bytes[i];
+	s->hidden_dim = hp.hidden_dim;
+	s->vocab_size = hp.vocab_size;
+	return OK;
+}
+
+static enum err read_gguf(struct scenario_reader *r, const struct toml_value *table, const struct raw_model *m)
+{
+	const struct toml_value *v = m->gguf;
+	const char *data;
+	size_t len;
+	struct errmsg why;
+	struct gguf g = {0};
+	if (v->type != TOML_STRING || v->text.len == 0 || strlen(v->text.data) != v->text.len)
+		return scenario_fail(r, v, "model.gguf", "want the name of a file");
+	if (table->items.n != 2 + (toml_find(table, "wire") != NULL))
+		return scenario_fail(r, table, "model", "with gguf want only name and wire: the file tells the rest");
+	if (r->loader == NULL)
+		return scenario_fail(r, v, "model.gguf", "files cannot be read here");
+	enum err e = r->loader->load(r->loader->ctx, v->text.data, &data, &len, &why);
+	if (e == OK)
+		e = gguf_parse(data, len, &g, &why);
+	if (e == OK)
+		e = fill_from_gguf(r->s, &g, &why);
+	gguf_deinit(&g);
+	return e == OK ? OK : scenario_fail(r, v, "model.gguf", "%s", why.text);
 }
 
 enum err scenario_read_model(struct scenario_reader *r, const struct toml_value *table)
@@ -81,6 +168,10 @@ enum err scenario_read_model(struct scenario_reader *r, const struct toml_value 
 	s->hidden_dim = m.hidden;
 	s->vocab_size = m.vocab > 0 ? m.vocab : 32000;
 	s->wire = (enum wire_type)m.wire;
+	if (m.gguf)
+		return read_gguf(r, table, &m);
+	if (m.layers == 0 || m.hidden == 0)
+		return scenario_fail(r, table, "model", "%s is missing", m.layers == 0 ? "layers" : "hidden");
 	uint64_t hop_bytes = wire_bytes(s->wire, m.hidden);
 	if (m.layer_bytes == 0) {
 		e = compute_shape(r, table, &m, hop_bytes);

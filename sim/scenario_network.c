@@ -9,7 +9,9 @@
 static struct network_limits limits_of(int32_t n_machines)
 {
 	int32_t pairs = n_machines * (n_machines + 1) / 2, flows = pairs * FLOWS_PER_PAIR;
-	return (struct network_limits){.machines_max = n_machines, .access_points_max = SCENARIO_ACCESS_POINTS_MAX, .links_max = pairs,
+	return (struct network_limits){.machines_max = n_machines,
+		.access_points_max = SCENARIO_ACCESS_POINTS_MAX,
+		.links_max = pairs,
 		.flows_max = flows < FLOWS_MAX ? flows : FLOWS_MAX};
 }
 
@@ -47,7 +49,8 @@ static enum err put_station(const struct scenario *s, int32_t device, int32_t ma
 }
 
 // What is fixed on both legs belongs to the pair, as the network has no fixed delay of a leg.
-static enum err put_link(const struct scenario *s, int32_t a, int32_t b, int32_t machine_a, int32_t machine_b, struct network *n, struct errmsg *em)
+static enum err put_link(const struct scenario *s, int32_t a, int32_t b, int32_t machine_a, int32_t machine_b, struct network *n,
+	struct errmsg *em)
 {
 	const struct scenario_link *l = scenario_link(s, a, b);
 	double fixed_s = l->delay.fixed_s + s->stations[a].delay.fixed_s + s->stations[b].delay.fixed_s;
@@ -61,7 +64,8 @@ static enum err put_link(const struct scenario *s, int32_t a, int32_t b, int32_t
 	return network_link(n, machine_a, machine_b, &p, em);
 }
 
-enum err scenario_network(const struct scenario *s, const int32_t *machines, int32_t n_machines, struct arena *a, struct network *out, struct errmsg *em)
+enum err scenario_network(const struct scenario *s, const int32_t *machines, int32_t n_machines, struct arena *a,
+	struct network *out, struct errmsg *em)
 {
 	struct network_limits limits = limits_of(n_machines);
 	if (network_init(out, a, &limits, s->seed) != OK)

@@ -6,7 +6,8 @@
 #include <string.h>
 
 static const char *const policy_words[] = {"window", "lru", NULL}; // enum cost_policy
-static const char *const exchange_words[] = {"none", "pair", "star", "tree", "ring", "direct", "broadcast", NULL}; // enum scenario_exchange
+static const char *const exchange_words[] = {
+	"none", "pair", "star", "tree", "ring", "direct", "broadcast", NULL}; // enum scenario_exchange
 
 struct raw_plan {
 	char coordinator[NAME_CAP];
@@ -57,7 +58,8 @@ static enum err read_layers(struct scenario_reader *r, const struct toml_value *
 	struct cost_plan *p = &r->s->plan;
 	enum err e = OK;
 	if (table->type != TOML_TABLE || table->items.n == 0 || table->items.n > STAGES_MAX)
-		return scenario_fail(r, table, "plan.layers", "want 1 to %d devices with their layers, in the ring's order: { a = 10, b = 12 }", STAGES_MAX);
+		return scenario_fail(r, table, "plan.layers",
+			"want 1 to %d devices with their layers, in the ring's order: { a = 10, b = 12 }", STAGES_MAX);
 	for (const struct toml_value *v = table->items.first; v && e == OK; v = v->next) {
 		int32_t device = 0;
 		e = scenario_find_device(r, v, "plan.layers", v->key, &device);
@@ -66,7 +68,9 @@ static enum err read_layers(struct scenario_reader *r, const struct toml_value *
 		if (v->type != TOML_INT || v->i < 1 || v->i > LAYERS_MAX)
 			e = scenario_fail(r, v, "plan.layers", "%s: want 1 to %d layers", r->s->devices[device].name, LAYERS_MAX);
 		else if (device == p->head && (without_head || p->n_stages > 0))
-			e = scenario_fail(r, v, "plan.layers", without_head ? "%s is coordinator_only, and has layers" : "%s is the coordinator: it comes first in the ring",
+			e = scenario_fail(r, v, "plan.layers",
+				without_head ? "%s is coordinator_only, and has layers"
+					     : "%s is the coordinator: it comes first in the ring",
 				r->s->devices[device].name);
 		else
 			add_stage(p, device, (int32_t)v->i);
@@ -89,7 +93,8 @@ static enum err read_streamed(struct scenario_reader *r, const struct toml_value
 		if (i == p->n_stages)
 			return scenario_fail(r, v, "plan.streamed", "%s has no layers", r->s->devices[device].name);
 		if (v->type != TOML_INT || v->i < 0 || v->i > LAYERS_MAX * COST_UNITS_MAX)
-			return scenario_fail(r, v, "plan.streamed", "%s: want 0 to %d units", r->s->devices[device].name, LAYERS_MAX * COST_UNITS_MAX);
+			return scenario_fail(r, v, "plan.streamed", "%s: want 0 to %d units", r->s->devices[device].name,
+				LAYERS_MAX * COST_UNITS_MAX);
 		p->stages[i].n_streamed = (int32_t)v->i;
 	}
 	return OK;
@@ -98,7 +103,8 @@ static enum err read_streamed(struct scenario_reader *r, const struct toml_value
 // A coordinator by name; its text is what KEY_NAME copied.
 static enum err find_head(struct scenario_reader *r, const struct toml_value *at, const char *name)
 {
-	return name[0] ? scenario_find_device(r, at, "plan.coordinator", (struct toml_text){name, strlen(name)}, &r->s->plan.head) : OK;
+	return name[0] ? scenario_find_device(r, at, "plan.coordinator", (struct toml_text){name, strlen(name)}, &r->s->plan.head)
+		       : OK;
 }
 
 static enum err check_case(struct scenario_reader *r, bool streams_given)
@@ -116,10 +122,22 @@ static enum err check_case(struct scenario_reader *r, bool streams_given)
 static enum err read_group(struct scenario_reader *r, const struct toml_value *table)
 {
 	static const struct scenario_key keys[] = {
-		{.name = "exchange", .kind = KEY_WORD, .offset = offsetof(struct scenario_group, exchange), .choices = exchange_words, .is_required = true},
+		{.name = "exchange",
+			.kind = KEY_WORD,
+			.offset = offsetof(struct scenario_group, exchange),
+			.choices = exchange_words,
+			.is_required = true},
 		{.name = "per_layer", .kind = KEY_INT, .offset = offsetof(struct scenario_group, per_layer), .min = 1, .max = 64},
-		{.name = "bytes", .kind = KEY_QUANTITY, .quantity = QUANTITY_BYTES, .offset = offsetof(struct scenario_group, bytes), .max = 1e9},
-		{.name = "software", .kind = KEY_QUANTITY, .quantity = QUANTITY_TIME, .offset = offsetof(struct scenario_group, software_s), .max = 60},
+		{.name = "bytes",
+			.kind = KEY_QUANTITY,
+			.quantity = QUANTITY_BYTES,
+			.offset = offsetof(struct scenario_group, bytes),
+			.max = 1e9},
+		{.name = "software",
+			.kind = KEY_QUANTITY,
+			.quantity = QUANTITY_TIME,
+			.offset = offsetof(struct scenario_group, software_s),
+			.max = 60},
 		{.name = "streamed", .kind = KEY_NUMBER, .offset = offsetof(struct scenario_group, streamed), .max = 1},
 	};
 	struct scenario_group *g = &r->s->group;

@@ -79,6 +79,20 @@ def test_files_are_found_beside_the_scenario(tmp_path):
     assert ran.returncode == 1 and re.search(r"x\.toml:\d+: device: .*mine\.ping: cannot open", ran.stderr)
 
 
+def test_a_model_can_be_a_file(tmp_path, model):
+    text = HOME.read_text()
+    begin, end = text.index("[model]"), text.index("[serving]")
+    (tmp_path / "x.toml").write_text(re.sub(r"layers = \{.*\}\n", "", text[:begin] + '[model]\nname = "smollm2"\ngguf = "%s"\n\n' % model + text[end:]))
+    smol = said(tmp_path / "x.toml")
+    assert sum(s["layers"] for s in smol["plan"]["stages"]) == 30
+    inspected = json.loads(subprocess.run([HEARTH, "inspect", model, "--json"], capture_output=True, timeout=30 * PATIENCE).stdout)
+    embedding = 49152 * 576 // 32 * 34
+    assert smol["model_bytes"] == sum(inspected["layer_bytes"]) + embedding
+    (tmp_path / "x.toml").write_text((tmp_path / "x.toml").read_text().replace('name = "smollm2"', 'name = "smollm2"\nlayers = 30'))
+    ran = sim_run(tmp_path / "x.toml")
+    assert ran.returncode == 1 and "with gguf want only name and wire" in ran.stderr
+
+
 @pytest.mark.parametrize("change, line", [
     (("cpu_read = {", "cpu_reed = {"), r"x\.toml:\d+: device: unknown key cpu_reed, did you mean cpu_read\?"),
     (('memory = "12 GiB"', 'memory = "12 GB/s"'), r'x\.toml:\d+: device\.memory: got "12 GB/s", want a number and one of B, kB'),

@@ -47,7 +47,8 @@ static void fixture_init(struct fixture *f, int32_t n_devices)
 
 static void add_stage(struct fixture *f, int32_t device, int32_t n_layers, int32_t n_streamed)
 {
-	f->plan.stages[f->plan.n_stages++] = (struct cost_stage){.device = device, .n_layers = n_layers, .n_streamed = n_streamed};
+	f->plan.stages[f->plan.n_stages++] = (struct cost_stage){
+		.device = device, .n_layers = n_layers, .n_streamed = n_streamed};
 }
 
 static struct cost_verdict judge(const struct fixture *f)
@@ -93,9 +94,9 @@ struct item {
 };
 
 struct actor {
-	struct item *items;   // of all rounds
+	struct item *items;                 // of all rounds
 	int32_t first[COST_ROUNDS_MAX + 1]; // of each round
-	double *reads;        // of streamed items, in order
+	double *reads;                      // of streamed items, in order
 	int32_t n_streamed, window;
 	int64_t started, done, computed;
 	bool reading;
@@ -190,7 +191,9 @@ static void handle(struct events *s, const struct event *e)
 {
 	struct actor *a = &s->actors[e->stage];
 	switch (e->kind) {
-	case EVENT_ARRIVE: push(s, e->t + a->visit_s, EVENT_BEGIN, e->stage); break;
+	case EVENT_ARRIVE:
+		push(s, e->t + a->visit_s, EVENT_BEGIN, e->stage);
+		break;
 	case EVENT_BEGIN:
 		s->item = a->first[s->round];
 		next_item(s, e->t);
@@ -226,8 +229,11 @@ static void build_actor(const struct fixture *f, int32_t stage, struct actor *a)
 	int32_t N = (l - g) * U;
 	int64_t Q = (int64_t)floor(((double)d->cap_bytes - (double)d->reserved_bytes - h_ram - (l - g) * v_alloc) / (b / U));
 	int32_t n = N <= Q ? 0 : st->n_streamed;
-	*a = (struct actor){.items = calloc((size_t)(l * U) + 1, sizeof *a->items), .reads = calloc((size_t)n + 1, sizeof *a->reads),
-		.n_streamed = n, .window = n > 0 ? (int32_t)(Q - (N - n)) : 0, .visit_s = d->visit_s};
+	*a = (struct actor){.items = calloc((size_t)(l * U) + 1, sizeof *a->items),
+		.reads = calloc((size_t)n + 1, sizeof *a->reads),
+		.n_streamed = n,
+		.window = n > 0 ? (int32_t)(Q - (N - n)) : 0,
+		.visit_s = d->visit_s};
 	int32_t n_items = 0, n_reads = 0, cpu = 0;
 	for (int32_t r = 0, layer = 0; r < k; r++) {
 		a->first[r] = n_items;
@@ -243,7 +249,8 @@ static void build_actor(const struct fixture *f, int32_t stage, struct actor *a)
 				}
 				for (int32_t u = 0; u < U; u++, cpu++) {
 					bool streamed = (int64_t)(cpu + 1) * n / N > (int64_t)cpu * n / N;
-					a->items[n_items] = (struct item){.compute_s = (bytes / U + v / U) / d->cpu_rate, .streamed = streamed};
+					a->items[n_items] = (struct item){
+						.compute_s = (bytes / U + v / U) / d->cpu_rate, .streamed = streamed};
 					if (streamed)
 						a->reads[n_reads++] = bytes / U / d->disk_rate;
 					n_items++;
@@ -326,19 +333,22 @@ static bool draw_case(struct rng *r, struct fixture *f, int32_t n_layers, int32_
 	f->plan.head = (int32_t)rng_below(r, (uint64_t)n);
 	int32_t left = n_layers;
 	for (int32_t i = 0; i < n && left > 0; i++) {
-		int32_t l = i + 1 == n ? left : 1 + (int32_t)rng_below(r, (uint64_t)(left - (n - 1 - i) > 0 ? left - (n - 1 - i) : 1));
+		int32_t l = i + 1 == n ? left
+				       : 1 + (int32_t)rng_below(r, (uint64_t)(left - (n - 1 - i) > 0 ? left - (n - 1 - i) : 1));
 		draw_device(r, f, i, l);
 		add_stage(f, i, l, COST_STREAM_LEAST);
 		left -= l;
 	}
 	for (int32_t i = 0; i < n * n; i++)
-		f->links[i] = (struct cluster_link){.delay_s = between(r, 0, 0.01), .rate = between(r, 1e6, 1e9), .software_s = between(r, 0, 0.0005)};
+		f->links[i] = (struct cluster_link){
+			.delay_s = between(r, 0, 0.01), .rate = between(r, 1e6, 1e9), .software_s = between(r, 0, 0.0005)};
 	if (cost_check(&f->c, NULL) != OK)
 		return false;
 	for (int32_t i = 0; i < f->plan.n_stages; i++) {
 		struct cost_layout l;
 		assert_int_equal(cost_layout_of(&f->c, i, &l, NULL), OK);
-		f->plan.stages[i].n_streamed = l.n_streamed + (l.n_streamed > 0 ? (int32_t)rng_below(r, (uint64_t)(l.n_units - l.n_streamed + 1)) : 0);
+		f->plan.stages[i].n_streamed = l.n_streamed +
+			(l.n_streamed > 0 ? (int32_t)rng_below(r, (uint64_t)(l.n_units - l.n_streamed + 1)) : 0);
 	}
 	return true;
 }
@@ -377,7 +387,8 @@ static int compare_doubles(const void *a, const void *b)
 }
 
 // deviations fills (judge - closed) / judge of n random plans, sorted.
-static void deviations(uint64_t seed, int32_t layers_min, int32_t layers_span, int32_t units_min, int32_t n, bool corrected, double *out)
+static void deviations(
+	uint64_t seed, int32_t layers_min, int32_t layers_span, int32_t units_min, int32_t n, bool corrected, double *out)
 {
 	struct rng r;
 	struct fixture f;
@@ -477,7 +488,8 @@ static void one_access_point_adds_both_ways(void **state)
 {
 	(void)state;
 	struct fixture f;
-	const struct cluster_link attach[] = {{.delay_s = 0.002, .rate = 1e6}, {.delay_s = 0.0005, .rate = 1e9, .software_s = 0.0001}};
+	const struct cluster_link attach[] = {
+		{.delay_s = 0.002, .rate = 1e6}, {.delay_s = 0.0005, .rate = 1e9, .software_s = 0.0001}};
 	double s;
 	fixture_init(&f, 2);
 	f.cluster.links = NULL;
@@ -651,16 +663,16 @@ static void figures_that_no_machine_has_are_refused_by_name(void **state)
 	add_stage(&good, 0, 4, 0);
 	add_stage(&good, 1, 4, 0);
 	assert_int_equal(cost_check(&good.c, NULL), OK);
-#define BROKEN(change, words)                                                                                          \
-	do {                                                                                                               \
-		f = good;                                                                                                      \
-		f.cluster.devices = f.devices;                                                                                 \
-		f.cluster.links = f.links;                                                                                     \
-		f.c.cluster = &f.cluster;                                                                                      \
-		f.c.shape = &f.shape;                                                                                          \
-		f.c.plan = &f.plan;                                                                                            \
-		change;                                                                                                        \
-		assert_refused(&f, words);                                                                                     \
+#define BROKEN(change, words) \
+	do { \
+		f = good; \
+		f.cluster.devices = f.devices; \
+		f.cluster.links = f.links; \
+		f.c.cluster = &f.cluster; \
+		f.c.shape = &f.shape; \
+		f.c.plan = &f.plan; \
+		change; \
+		assert_refused(&f, words); \
 	} while (0)
 	BROKEN(f.devices[1].cap_bytes = 0, "m1: memory is 0 bytes");
 	BROKEN(f.devices[1].cap_bytes = UINT64_C(1) << 60, "m1: memory is 1152921504606846976 bytes");

@@ -75,7 +75,8 @@ static void without_payload_every_kind_takes_its_hops(void **state)
 static void with_payload_it_is_the_formula(void **state)
 {
 	(void)state;
-	static const enum scenario_exchange kinds[] = {EXCHANGE_PAIR, EXCHANGE_STAR, EXCHANGE_TREE, EXCHANGE_RING, EXCHANGE_DIRECT, EXCHANGE_BROADCAST};
+	static const enum scenario_exchange kinds[] = {
+		EXCHANGE_PAIR, EXCHANGE_STAR, EXCHANGE_TREE, EXCHANGE_RING, EXCHANGE_DIRECT, EXCHANGE_BROADCAST};
 	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
 		int32_t n = kinds[i] == EXCHANGE_PAIR ? 2 : 8;
 		struct fixture *f = group_of(kinds[i], n, TAU, 8000000, 300000); // 1 byte a microsecond

@@ -12,8 +12,11 @@
 
 #include <cmocka.h>
 
-#define TOP "name = 'x'\n[model]\nname = 'm'\nlayers = 12\nhidden = 1024\nlayer_bytes = '100 MB'\nhead_bytes = '50 MB'\nkv_bytes = '1 kB'\nlayer_work = '400 MFLOP'\n"
-#define DEVICE(name, more) "[[device]]\nname = '" name "'\nmemory = '8 GB'\ncpu_read = '10 GB/s'\ncpu_flops = '200 GFLOP/s'\nvisit = '1 ms'\n" more
+#define TOP \
+	"name = 'x'\n[model]\nname = 'm'\nlayers = 12\nhidden = 1024\nlayer_bytes = '100 MB'\nhead_bytes = '50 MB'\nkv_bytes = " \
+	"'1 kB'\nlayer_work = '400 MFLOP'\n"
+#define DEVICE(name, more) \
+	"[[device]]\nname = '" name "'\nmemory = '8 GB'\ncpu_read = '10 GB/s'\ncpu_flops = '200 GFLOP/s'\nvisit = '1 ms'\n" more
 #define LINKS "[network]\ndelay = '3 ms'\nrate = '100 Mbit/s'\n"
 #define REQUEST "[serving]\nctx = 512\nchunk = 64\n[[request]]\nprompt = 100\npredict = 40\n"
 
@@ -63,7 +66,9 @@ static void a_coordinator_without_layers_pays_both_ways(void **state)
 {
 	(void)state;
 	struct scenario s;
-	struct prediction p = predict(TOP LINKS DEVICE("a", "") DEVICE("b", "") DEVICE("c", "") "[plan]\ncoordinator = 'c'\ncoordinator_only = true\n" REQUEST, &s);
+	struct prediction p = predict(TOP LINKS DEVICE("a", "") DEVICE("b", "")
+					      DEVICE("c", "") "[plan]\ncoordinator = 'c'\ncoordinator_only = true\n" REQUEST,
+		&s);
 	assert_within(p.tpot_s, 12 * 0.01 + 2 * 0.001 + 3 * 0.0033 + 0.005, 0.01);
 	assert_within(p.summary.tpot.p50, p.tpot_s, 0.01);
 	assert_true(p.report.devices[2].sum_ns[REPORT_COMPUTE] == 0);
@@ -74,13 +79,17 @@ static void a_device_that_streams_waits_for_its_disk(void **state)
 {
 	(void)state;
 	struct scenario s;
-	struct prediction p = predict(TOP LINKS DEVICE("a", "") "[[device]]\nname = 'b'\nmemory = '400 MB'\ncpu_read = '10 GB/s'\ncpu_flops = '200 GFLOP/s'\n"
-	                              "disk_read = '1 GB/s'\n[plan]\nlayers = { a = 6, b = 6 }\n" REQUEST, &s);
+	struct prediction p = predict(
+		TOP LINKS DEVICE(
+			"a", "") "[[device]]\nname = 'b'\nmemory = '400 MB'\ncpu_read = '10 GB/s'\ncpu_flops = '200 GFLOP/s'\n"
+				 "disk_read = '1 GB/s'\n[plan]\nlayers = { a = 6, b = 6 }\n" REQUEST,
+		&s);
 	assert_true(p.layouts[1].n_streamed >= 17);
 	assert_within(p.summary.tpot.p50, p.tpot_s, 0.01);
 	assert_true(p.tpot_s > 0.2); // more than 200 MB are read for each token
 	assert_true(p.report.devices[1].stall_ns > 0);
-	assert_within((double)p.report.devices[1].sum_ns[REPORT_DISK] / 1e9, (double)p.layouts[1].streamed_bytes / 1e9 * 41, 0.05);
+	assert_within(
+		(double)p.report.devices[1].sum_ns[REPORT_DISK] / 1e9, (double)p.layouts[1].streamed_bytes / 1e9 * 41, 0.05);
 	finish(&p, &s);
 }
 
@@ -99,8 +108,9 @@ static void a_group_pays_its_exchanges_in_each_layer(void **state)
 {
 	(void)state;
 	struct scenario s;
-	struct prediction p = predict(TOP LINKS DEVICE("a", "") DEVICE("b", "") DEVICE("c", "") DEVICE("d", "")
-	                              "[group]\nexchange = 'star'\nbytes = '4096 B'\nsoftware = '0.5 ms'\n" REQUEST, &s);
+	struct prediction p = predict(TOP LINKS DEVICE("a", "") DEVICE("b", "") DEVICE("c", "") DEVICE("d",
+					      "") "[group]\nexchange = 'star'\nbytes = '4096 B'\nsoftware = '0.5 ms'\n" REQUEST,
+		&s);
 	assert_int_equal(p.host, PREDICTION_GROUP);
 	double exchange = 2 * (0.003 + 4096 / 12.5e6 + 0.0005);
 	assert_within(p.exchange_s, exchange, 1e-6);
@@ -113,8 +123,9 @@ static void a_group_that_streams_is_as_slow_as_its_disks(void **state)
 {
 	(void)state;
 	struct scenario s;
-	struct prediction p = predict(TOP LINKS DEVICE("a", "disk_read = '100 MB/s'\n") DEVICE("b", "disk_read = '100 MB/s'\n")
-	                              "[group]\nexchange = 'pair'\nstreamed = 1\n" REQUEST, &s);
+	struct prediction p = predict(TOP LINKS DEVICE("a", "disk_read = '100 MB/s'\n") DEVICE("b",
+					      "disk_read = '100 MB/s'\n") "[group]\nexchange = 'pair'\nstreamed = 1\n" REQUEST,
+		&s);
 	assert_within(p.tpot_s, 6.005, 0.01);
 	assert_within(p.summary.tpot.p50, 6.0, 0.01);
 	finish(&p, &s);
@@ -123,8 +134,8 @@ static void a_group_that_streams_is_as_slow_as_its_disks(void **state)
 static void the_same_scenario_gives_the_same_history(void **state)
 {
 	(void)state;
-	static const char text[] = TOP "[[access_point]]\nname = 'h'\nrate = '100 Mbit/s'\n" DEVICE("a", "access_point = 'h'\nprofile = 'W2'\n")
-		DEVICE("b", "access_point = 'h'\nprofile = 'W1'\n") REQUEST;
+	static const char text[] = TOP "[[access_point]]\nname = 'h'\nrate = '100 Mbit/s'\n" DEVICE(
+		"a", "access_point = 'h'\nprofile = 'W2'\n") DEVICE("b", "access_point = 'h'\nprofile = 'W1'\n") REQUEST;
 	struct scenario s, t;
 	struct prediction p = predict(text, &s), q = predict(text, &t);
 	assert_true(p.history == q.history && p.history != 0);

@@ -25,7 +25,11 @@ static struct report two_devices(size_t intervals_cap)
 
 static void add(struct report *r, enum report_kind kind, int32_t device, int64_t begin_ms, int64_t end_ms)
 {
-	struct report_interval i = {.kind = kind, .device = device, .peer = kind == REPORT_LINK ? 1 - device : -1, .begin_ns = begin_ms * MS, .end_ns = end_ms * MS};
+	struct report_interval i = {.kind = kind,
+		.device = device,
+		.peer = kind == REPORT_LINK ? 1 - device : -1,
+		.begin_ns = begin_ms * MS,
+		.end_ns = end_ms * MS};
 	report_add(r, &i);
 }
 
@@ -37,7 +41,7 @@ static void latencies_are_those_of_the_definitions(void **state)
 	int32_t a = report_submit(&r, 100 * MS, 5), b = report_submit(&r, 200 * MS, 5);
 	for (int i = 0; i < 5; i++)
 		report_token(&r, a, (300 + 10 * i) * MS); // TTFT 200 ms, TPOT 10 ms
-	report_token(&r, b, 1200 * MS); // TTFT 1 s, no TPOT
+	report_token(&r, b, 1200 * MS);                   // TTFT 1 s, no TPOT
 	report_fail(&r, b);
 	assert_int_equal(report_summarise(&r, &s), OK);
 	assert_int_equal(s.ttft.n, 2);

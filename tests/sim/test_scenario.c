@@ -104,8 +104,10 @@ static void a_given_plan_is_in_the_order_it_is_written(void **state)
 static void derived_figures_are_listed_with_their_reasons(void **state)
 {
 	(void)state;
-	struct scenario s = open_it("name = 'home'\n" MODEL "[[device]]\nname = 'a'\nmemory = '16 GiB'\ncpu_read = { value = '10 GB/s', derived = 'a guess' }\n"
-	                            "visit = { value = '1 ms', derived = true }\ndisk_read = { value = '1 GB/s', derived = false }\n");
+	struct scenario s = open_it(
+		"name = 'home'\n" MODEL
+		"[[device]]\nname = 'a'\nmemory = '16 GiB'\ncpu_read = { value = '10 GB/s', derived = 'a guess' }\n"
+		"visit = { value = '1 ms', derived = true }\ndisk_read = { value = '1 GB/s', derived = false }\n");
 	assert_int_equal(s.n_derived, 2);
 	assert_string_equal(s.derived[0].name, "a.cpu_read");
 	assert_string_equal(s.derived[0].value, "10 GB/s");
@@ -118,8 +120,9 @@ static void derived_figures_are_listed_with_their_reasons(void **state)
 static void dimensions_give_bytes(void **state)
 {
 	(void)state;
-	struct scenario s = open_it("name = 'x'\n[model]\nname = 'm'\nlayers = 2\nhidden = 512\nffn = 1024\nheads = 8\nkv_heads = 2\nvocab = 1000\nweights = 'q4_0'\n"
-	                            "head_weights = 'f16'\nwire = 'f16'\n" DEVICE("a"));
+	struct scenario s = open_it("name = 'x'\n[model]\nname = 'm'\nlayers = 2\nhidden = 512\nffn = 1024\nheads = 8\nkv_heads "
+				    "= 2\nvocab = 1000\nweights = 'q4_0'\n"
+				    "head_weights = 'f16'\nwire = 'f16'\n" DEVICE("a"));
 	// q and o 512 x 512, k and v 128 x 512, three of 1024 x 512: 18 bytes for 32 weights; two norms of f32
 	assert_int_equal(s.shape.layer_bytes, (2 * 512 * 512 + 2 * 128 * 512 + 3 * 1024 * 512) / 32 * 18 + 2 * 512 * 4);
 	assert_int_equal(s.shape.head_bytes, 1000 * 512 * 2);
@@ -131,14 +134,21 @@ static void dimensions_give_bytes(void **state)
 static void hops_are_two_legs_and_what_lies_between(void **state)
 {
 	(void)state;
-	struct scenario s = open_it("name = 'x'\n" MODEL "[[access_point]]\nname = 'hall'\nrate = '80 Mbit/s'\n[network]\ndelay = '1 ms'\n" DEVICE("a")
-	                            "rate = '8 Mbit/s'\ndelay = '2 ms'\n" DEVICE("b") "access_point = 'hall'\ntrace = 'home.csv'\n" DEVICE("c")
-	                            "access_point = 'hall'\nprofile = 'w1'\n[[link]]\nbetween = ['b', 'c']\ndelay = '10 ms'\n");
+	struct scenario s = open_it(
+		"name = 'x'\n" MODEL "[[access_point]]\nname = 'hall'\nrate = '80 Mbit/s'\n[network]\ndelay = '1 ms'\n" DEVICE(
+			"a") "rate = '8 Mbit/s'\ndelay = '2 ms'\n" DEVICE("b") "access_point = 'hall'\ntrace = "
+									       "'home.csv'\n" DEVICE("c") "access_point = "
+													  "'hall'\nprofile = "
+													  "'w1'\n[[link]]"
+													  "\nbetween = ['b', "
+													  "'c']\ndelay = '10 "
+													  "ms'\n");
 	double hop;
 	assert_true(cluster_hop(&s.cluster, 0, 1, 1000, &hop)); // 2 + 1 + 3 ms, and 1,000 bytes through 1 MB/s and 10 MB/s
 	assert_true(fabs(hop - (0.006 + 0.001 + 0.0001)) < 1e-12);
 	assert_true(cluster_hop(&s.cluster, 1, 2, 0, &hop));
-	double w1 = (0.96 * 2 * exp(0.08) + 0.035 * 6 * exp(0.125) + 0.005 * (15 + (15 - 15 * pow(15.0 / 120, 0.3)) / 0.3)) / 2000;
+	double w1 = (0.96 * 2 * exp(0.08) + 0.035 * 6 * exp(0.125) + 0.005 * (15 + (15 - 15 * pow(15.0 / 120, 0.3)) / 0.3)) /
+		2000;
 	assert_true(fabs(hop - (0.003 + 0.010 + w1)) < 1e-9);
 	scenario_close(&s);
 }
@@ -146,7 +156,8 @@ static void hops_are_two_legs_and_what_lies_between(void **state)
 static void a_network_has_the_scenarios_delays_and_rates(void **state)
 {
 	(void)state;
-	struct scenario s = open_it("name = 'x'\n" MODEL "[network]\ndelay = '1 ms'\nrate = '8 Mbit/s'\n" DEVICE("a") "delay = '2 ms'\n" DEVICE("b"));
+	struct scenario s = open_it(
+		"name = 'x'\n" MODEL "[network]\ndelay = '1 ms'\nrate = '8 Mbit/s'\n" DEVICE("a") "delay = '2 ms'\n" DEVICE("b"));
 	struct arena a;
 	struct network n;
 	int32_t machines[2] = {1, 0}, flow;
@@ -163,8 +174,9 @@ static void a_network_has_the_scenarios_delays_and_rates(void **state)
 static void requests_repeat(void **state)
 {
 	(void)state;
-	struct scenario s = open_it(HOME "[serving]\nctx = 100\nslots = 3\n[[request]]\nprompt = 10\npredict = 20\n[[request]]\nat = '1 min'\nprompt = 5\n"
-	                                 "predict = 6\ncount = 3\nevery = '500 ms'\n");
+	struct scenario s = open_it(HOME
+		"[serving]\nctx = 100\nslots = 3\n[[request]]\nprompt = 10\npredict = 20\n[[request]]\nat = '1 min'\nprompt = 5\n"
+		"predict = 6\ncount = 3\nevery = '500 ms'\n");
 	assert_int_equal(s.n_requests, 4);
 	assert_true(s.requests[3].at_s == 61);
 	assert_int_equal(s.requests[3].n_prompt, 5);
@@ -183,6 +195,9 @@ static void mistakes_are_named_with_their_line(void **state)
 	assert_refused("name = 'x'\ndevice = []\n" MODEL, "no devices");
 	assert_refused("name = 'x'\ndevice = [1]\n" MODEL, "want tables: [[device]]");
 	assert_refused("name = 'x'\ndevice = 3\n" MODEL, "got an integer, want tables: [[device]]");
+	assert_refused("name = 'x'\n[model]\nname = 'm'\nhidden = 3\n" DEVICE("a"), "model: layers is missing");
+	assert_refused("name = 'x'\n[model]\nname = 'm'\ngguf = 'no.gguf'\n" DEVICE("a"), "model.gguf: no.gguf: cannot open");
+	assert_refused("name = 'x'\n[model]\nname = 'm'\ngguf = 'home.csv'\n" DEVICE("a"), "model.gguf: ");
 	assert_refused(HOME "memroy = '1 GB'\n", "x.toml:16: device: unknown key memroy, did you mean memory?");
 	assert_refused(HOME "visit = 3\n", "device.visit: got an integer, want a string with a number and one of ns, us, ms");
 	assert_refused(HOME "visit = '3 parsec'\n", "device.visit: got \"3 parsec\", want a number and one of");
@@ -217,7 +232,8 @@ static void mistakes_are_named_with_their_line(void **state)
 	assert_refused(HOME "[plan]\nlayers = { a = 8 }\nstreamed = { b = 1 }\n", "b has no layers");
 	assert_refused(HOME "[serving]\nctx = 64\n[[request]]\nprompt = 60\npredict = 5\n", "more than serving.ctx, 64");
 	assert_refused(HOME "[[request]]\nprompt = 6\n", "predict is missing");
-	assert_refused(HOME "[[request]]\nprompt = 6\npredict = 6\ncount = 1024\n[[request]]\nprompt = 1\npredict = 1\n", "more than 1024 requests");
+	assert_refused(HOME "[[request]]\nprompt = 6\npredict = 6\ncount = 1024\n[[request]]\nprompt = 1\npredict = 1\n",
+		"more than 1024 requests");
 	assert_refused(HOME "[group]\n", "exchange is missing");
 	assert_refused(HOME DEVICE("c") "[group]\nexchange = 'pair'\n", "3 devices, and a pair has two");
 	assert_refused(HOME "[published]\ntpot = '1 ms'\n", "source is missing");
