@@ -150,7 +150,7 @@ static enum err open_node(struct joining *j, struct errmsg *em)
 		.on_exit = on_exit_node,
 		.core = {.n_layers = hp->n_layers, .hidden_dim = hp->hidden_dim, .n_threads = (uint32_t)options_n_threads(o),
 			.member_epoch = j->member.grant.member_epoch, .liveness = liveness_with(o->dead_after * INT64_C(1000000)),
-			.link_age_ns = LINK_AGE_NS},
+			.link_age_ns = LINK_AGE_NS, .keep_bytes = (uint64_t)o->keep_mem << 20},
 	};
 	for (int32_t i = 0; i < o->node_advertise.n; i++) {
 		char text[HOST_PORT_TEXT_CAP];

@@ -114,6 +114,8 @@ static const struct option table[] = {
 		.help = "this machine's address to connect from, when it has several; it is where other nodes are sent"},
 
 	// Computing
+	{.flag = "--keep-mem", .key = "node.keep_mem", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_INT, .offset = AT(keep_mem), .preset = "256",
+		.max = 1 << 20, .placeholder = "MIB", .help = "memory for states sent on, so that when the machine behind is lost only its layers are computed again; 0: none"},
 	{.flag = "--threads", .key = "compute.threads", .commands = FOR_COMPUTE, .kind = OPTION_INT, .offset = AT(threads), .example = "4", .min = 1,
 		.max = THREADS_MAX, .placeholder = "N", .preset_words = "every core", .help = "compute threads"},
 	{.flag = "--ctx", .key = "compute.ctx", .commands = FOR_RUN | FOR_SERVE, .kind = OPTION_INT, .offset = AT(ctx), .example = "4096", .min = 1,

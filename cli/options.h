@@ -105,6 +105,7 @@ struct options {
 	bool no_http;
 	bool no_journal;
 	int32_t slots;
+	int32_t keep_mem;     // MiB
 	int32_t session_wait; // s
 	int32_t dead_after;   // ms
 	int32_t nodes;

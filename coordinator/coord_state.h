@@ -29,6 +29,10 @@ struct member {
 	char detail[REASON_CAP];
 	char remote[ADDR_CAP];
 	struct msg_hello hello;
+	// What it holds of sessions of an earlier plan: keys and values of layers kv_begin to kv_end - 1, and the states it sent from its last
+	// layer, sent_layer - 1, on to another stage (0: to the head, who keeps none). kv_epoch 0: nothing.
+	struct plan_epoch kv_epoch;
+	int32_t kv_begin, kv_end, sent_layer;
 	int32_t stage; // in the plan; -1: none
 	bool loaded;   // for the plan
 	bool next_direct;
@@ -79,12 +83,15 @@ struct session {
 	int32_t slot;      // when active
 	int32_t n_embedded; // tokens that have gone to the embedding
 	bool embedding;     // the worker reads `tokens`: the entry is not reused, even when the session has ended
-	int32_t ready_buf;  // embedded, waits for a credit; -1: none
-	int32_t ready_n;    // tokens in it
+	bool is_ready;      // its next step waits for a credit
+	int32_t ready_buf;  // with these states; -1: none
+	int32_t ready_n;    // tokens of it
 	uint32_t seq_sent, seq_back; // steps
 	uint16_t sent_n[STAGES_MAX + 1]; // tokens of each step under way, at seq modulo its length: steps_ahead() is never more
 	int32_t pos_back;            // positions that have come back
 	int32_t replay_to;           // positions before it were done under an earlier plan: computed again for the stages' sake, not for ours
+	int32_t layer_begin, layer_end; // what is computed again of those positions; 0, 0: every layer
+	struct plan_epoch kv_epoch;  // the plan under which every stage has computed every position that came back; 0: none
 	int32_t n_lost;              // plans lost since its last token
 	int64_t progress_ns;         // when the ring last did something for it, or began to be waited for
 	bool hash_started;
@@ -129,6 +136,7 @@ struct coordinator {
 	enum plan_state plan_state;
 	bool plan_dirty; // membership changed since the plan was made
 	bool had_plan;   // n_nodes_min has been reached once
+	bool plan_repaired; // made to move little: a better one is made when no answer is under way
 	int64_t grace_ns; // until then who was lost by a reset may come back before a plan is made without it
 	uint64_t last_epoch;
 	char waiting_for[REASON_CAP];
@@ -150,6 +158,7 @@ struct coordinator {
 	int32_t n_embed;
 	struct coord_embed_item embed[COORD_ITEMS_MAX];
 	int32_t embed_session[COORD_ITEMS_MAX]; // index
+	struct session_id embed_id[COORD_ITEMS_MAX];
 
 	struct reply replies[HOP_CREDITS_MAX]; // in the order they came
 	int32_t n_replies;
@@ -219,6 +228,12 @@ void planning_forget_pairs(struct coordinator *c, struct node_id id);
 void planning_retry(struct coordinator *c);
 int64_t planning_deadline_ns(const struct coordinator *c);
 
+// recovery.c
+// recovery_note_ready: the plan is ready. Decides for each halted session what must be computed again, and notes who holds what from now on.
+void recovery_note_ready(struct coordinator *c, struct coord_effects *fx);
+// recovery_note_part: a member gets these layers, and keeps of what it holds what lies in them.
+void recovery_note_part(struct member *m, int32_t layer_begin, int32_t layer_end);
+
 // sessions.c
 void sessions_init(struct coordinator *c, int32_t *token_memory);
 void sessions_on_submit(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
@@ -231,8 +246,10 @@ void sessions_end(struct coordinator *c, struct session *s, enum coord_end end, 
 int32_t sessions_buf_take(struct coordinator *c);
 void sessions_buf_give(struct coordinator *c, int32_t buf);
 // sessions_halt: the plan is gone, and with it what was on its way. Sessions keep their slots and tokens, and go on under the next plan
-// from where they were: every position is computed again, none is sampled twice. From here on session_wait_ns counts.
+// from where they were: what was lost is computed again, nothing is sampled twice. From here on session_wait_ns counts.
 void sessions_halt(struct coordinator *c, struct coord_effects *fx);
+// sessions_restart: a stage does not hold what a session's steps build on. Everything is computed again from its tokens.
+void sessions_restart(struct coordinator *c, struct session *s, struct coord_effects *fx);
 // sessions_reset: a new plan begins with full credits.
 void sessions_reset(struct coordinator *c);
 void sessions_expire(struct coordinator *c, struct coord_effects *fx);

@@ -228,6 +228,7 @@ static void on_restored(struct coordinator *c, const struct coord_event *ev)
 	members_restore(c, ev);
 	// Plans of this run are above those of every run before it, without a write per plan: a node never takes a new one for old.
 	c->last_epoch = (uint64_t)ev->wall_s << 20;
+	c->last_session = c->last_epoch; // a node may still hold something of an earlier run's sessions
 	c->plan_dirty = true;
 }
 

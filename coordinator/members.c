@@ -328,6 +328,8 @@ void members_on_hello(struct coordinator *c, int32_t member, const struct msg_he
 	if (m->stage >= 0 && !keeps_plan)
 		coord_lose_member(c, member, "it has forgotten its part", fx);
 	m->hello = *h;
+	if (!h->kept)
+		m->kv_epoch.v = 0;
 	m->leaving = false;
 	m->bye_sent = false;
 	m->load_failed = false; // who comes again is tried again; the pause after the next failure goes on growing

@@ -125,6 +125,7 @@ static void send_plan(struct coordinator *c, int32_t stage, struct coord_effects
 		const struct pair *k = find_pair(c, c->plan.stages[stage].node, c->plan.stages[stage + 1].node);
 		fill_peer(c, &c->members[member_find(c, c->plan.stages[stage + 1].node)], k->psk, &p->next);
 	}
+	recovery_note_part(&c->members[member], p->layer_begin, p->layer_end);
 	c->members[member].stage = stage;
 	c->members[member].told = c->plan.epoch;
 	c->members[member].loaded = false;
@@ -151,6 +152,7 @@ static void tell_outsiders(struct coordinator *c, struct coord_effects *fx)
 		if (!mb->used || mb->pending || mb->state != MEMBER_READY || mb->stage >= 0 || mb->told.v == c->plan.epoch.v)
 			continue;
 		mb->told = c->plan.epoch;
+		mb->kv_epoch.v = 0;
 		coord_send_msg(c, i, &m, fx);
 	}
 }
@@ -178,9 +180,30 @@ static bool say_missing(const struct coordinator *c, char why[REASON_CAP], const
 	return false;
 }
 
-// choose fills `out` from who is here; false when that is not enough, and `why` says so.
-static bool choose(const struct coordinator *c, struct plan *out, char why[REASON_CAP])
+// repair changes the lost plan as little as can be: answers wait for it. False when there is none to change.
+static bool repair(const struct coordinator *c, const struct node_id *nodes, int32_t n, struct plan *out)
 {
+	bool alive[STAGES_MAX], taken[STAGES_MAX] = {false};
+	struct node_id spares[STAGES_MAX];
+	int32_t n_spares = 0;
+	for (int32_t i = 0; i < c->plan.n_stages; i++) {
+		alive[i] = false;
+		for (int32_t k = 0; k < n; k++) {
+			if (!node_id_is(nodes[k], c->plan.stages[i].node))
+				continue;
+			alive[i] = taken[k] = true;
+		}
+	}
+	for (int32_t k = 0; k < n; k++)
+		if (!taken[k])
+			spares[n_spares++] = nodes[k];
+	return c->had_plan && plan_repair(&c->plan, alive, spares, n_spares, out) == OK;
+}
+
+// choose fills `out` from who is here; false when that is not enough, and `why` says so.
+static bool choose(const struct coordinator *c, struct plan *out, bool *is_repair, char why[REASON_CAP])
+{
+	*is_repair = false;
 	bool is_running = c->plan_state == PLAN_READY;
 	struct node_id nodes[STAGES_MAX];
 	const char *names[STAGES_MAX];
@@ -201,7 +224,9 @@ static bool choose(const struct coordinator *c, struct plan *out, char why[REASO
 		return false;
 	}
 	if (c->config.n_split == 0) {
-		plan_even(nodes, n, c->config.n_layers, out);
+		*is_repair = sessions_count(c, SESSION_ACTIVE) > 0 && repair(c, nodes, n, out);
+		if (!*is_repair)
+			plan_even(nodes, n, c->config.n_layers, out);
 		return true;
 	}
 	if (n < c->config.n_split)
@@ -248,7 +273,8 @@ static void make_plan(struct coordinator *c, struct coord_effects *fx)
 	struct plan p;
 	char why[REASON_CAP];
 	c->plan_dirty = false;
-	if (!choose(c, &p, why)) {
+	bool is_repair;
+	if (!choose(c, &p, &is_repair, why)) {
 		planning_drop(c, fx);
 		c->plan_dirty = false;
 		if (strcmp(why, c->waiting_for) != 0)
@@ -256,13 +282,16 @@ static void make_plan(struct coordinator *c, struct coord_effects *fx)
 		text_copy(c->waiting_for, sizeof c->waiting_for, why);
 		return;
 	}
-	if (c->plan_state == PLAN_READY && same_stages(&p, &c->plan))
+	if (c->plan_state == PLAN_READY && same_stages(&p, &c->plan)) {
+		c->plan_repaired = false;
 		return;
+	}
 	planning_drop(c, fx);
 	c->plan_dirty = false;
 	p.epoch.v = ++c->last_epoch;
 	ASSERT(plan_check(&p) == OK);
 	c->plan = p;
+	c->plan_repaired = is_repair;
 	c->plan_state = PLAN_KEYS;
 }
 
@@ -289,16 +318,20 @@ static bool somebody_leaves(const struct coordinator *c)
 
 static bool should_plan(const struct coordinator *c)
 {
+	bool is_idle = sessions_count(c, SESSION_ACTIVE) == 0;
+	if (c->plan_state == PLAN_READY && c->plan_repaired && is_idle)
+		return true;
 	if (!c->plan_dirty)
 		return false;
 	if (c->plan_state == PLAN_NONE)
 		return !may_come_back(c);
-	if (c->plan_state != PLAN_READY || sessions_count(c, SESSION_ACTIVE) == 0)
+	if (c->plan_state != PLAN_READY || is_idle)
 		return true;
 	// A newcomer waits for the answers under way. Who leaves does not, as long as the others can go on: to move costs less than to wait.
 	struct plan p;
 	char why[REASON_CAP];
-	return somebody_leaves(c) && choose(c, &p, why);
+	bool is_repair;
+	return somebody_leaves(c) && choose(c, &p, &is_repair, why);
 }
 
 void planning_pump(struct coordinator *c, struct coord_effects *fx)
@@ -353,20 +386,18 @@ static void on_load_failed(struct coordinator *c, struct member *m, const char *
 		(long long)(pause_ns / 1000000000));
 	text_copy(m->detail, sizeof m->detail, error);
 	m->load_failed = true;
+	m->kv_epoch.v = 0;
 	m->retry_ns = c->now_ns + pause_ns;
 	planning_drop(c, fx);
 }
 
 static void on_ready(struct coordinator *c, struct coord_effects *fx)
 {
-	int32_t n_halted = sessions_count(c, SESSION_ACTIVE);
 	c->plan_state = PLAN_READY;
 	c->had_plan = true;
 	c->waiting_for[0] = '\0';
-	c->n_recovered += (uint64_t)n_halted;
 	coord_log(fx, LOG_INFO, "ready: %d layers on %d %s", c->plan.n_layers, c->plan.n_stages, c->plan.n_stages == 1 ? "machine" : "machines");
-	if (n_halted > 0)
-		coord_log(fx, LOG_INFO, "%d %s where it stopped", n_halted, n_halted == 1 ? "answer goes on" : "answers go on");
+	recovery_note_ready(c, fx);
 }
 
 void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch epoch, const char *error, struct coord_effects *fx)

@@ -72,8 +72,12 @@ static void send_ready(struct coordinator *c, struct session *s, struct coord_li
 		.slot = (uint32_t)s->slot,
 		.pos = (uint32_t)(s->n_embedded - s->ready_n),
 		.n_tokens = (uint32_t)s->ready_n,
-		.payload_len = (uint32_t)(row_bytes(c) * (size_t)s->ready_n),
+		.payload_len = s->ready_buf >= 0 ? (uint32_t)(row_bytes(c) * (size_t)s->ready_n) : 0,
 	};
+	if (s->n_embedded <= s->replay_to) {
+		st.layer_begin = (uint16_t)s->layer_begin;
+		st.layer_end = (uint16_t)s->layer_end;
+	}
 	uint8_t head[FRAME_STEP_BYTES];
 	step_encode(&st, head);
 	coord_link_use(c, l);
@@ -88,15 +92,17 @@ static void send_ready(struct coordinator *c, struct session *s, struct coord_li
 	s->sent_n[s->seq_sent % ARRAY_LEN(s->sent_n)] = (uint16_t)s->ready_n;
 	s->seq_sent++;
 	c->credits_out--;
-	sessions_buf_give(c, s->ready_buf); // the host copies before it does anything else
+	if (s->ready_buf >= 0)
+		sessions_buf_give(c, s->ready_buf); // the host copies before it does anything else
 	s->ready_buf = -1;
+	s->is_ready = false;
 }
 
 void ring_send_steps(struct coordinator *c, struct coord_effects *fx)
 {
 	struct coord_link *l = coord_link_of(c, stage_member(c, 0), COORD_LINK_DATA);
 	for (int32_t i = 0; l != NULL && !c->draining && i < SESSIONS_MAX && c->credits_out > 0; i++)
-		if (c->sessions[i].state == SESSION_ACTIVE && c->sessions[i].ready_buf >= 0)
+		if (c->sessions[i].state == SESSION_ACTIVE && c->sessions[i].is_ready)
 			send_ready(c, &c->sessions[i], l, fx);
 }
 
@@ -264,6 +270,10 @@ void ring_on_step_failed(struct coordinator *c, int32_t member, const struct msg
 	struct session *s = sessions_find_active(c, m->u.step_failed.session);
 	if (s == NULL)
 		return;
+	if (m->u.step_failed.code == STEP_NOT_KEPT) {
+		sessions_restart(c, s, fx);
+		return;
+	}
 	const struct plan_stage *st = &c->plan.stages[c->members[member].stage];
 	char text[2 * REASON_CAP];
 	snprintf(text, sizeof text, "node %s (layers %d to %d): %s", c->members[member].hello.name, st->layer_begin, st->layer_end - 1,
@@ -277,7 +287,7 @@ void ring_on_step_failed(struct coordinator *c, int32_t member, const struct msg
 static int64_t stall_ns(const struct coordinator *c, const struct session *s)
 {
 	bool has_steps = s->seq_sent != s->seq_back;
-	if (s->state != SESSION_ACTIVE || (!has_steps && s->ready_buf < 0))
+	if (s->state != SESSION_ACTIVE || (!has_steps && !s->is_ready))
 		return INT64_MAX;
 	int64_t since = s->progress_ns;
 	if (!has_steps && c->credited_ns > since) // it waits for a credit, and those that come are taken by others

@@ -87,6 +87,14 @@ static void drop_replies(struct coordinator *c, struct session_id id, struct coo
 	c->n_replies = n;
 }
 
+static void drop_ready(struct coordinator *c, struct session *s)
+{
+	if (s->ready_buf >= 0)
+		sessions_buf_give(c, s->ready_buf);
+	s->ready_buf = -1;
+	s->is_ready = false;
+}
+
 static void tell_stages(struct coordinator *c, struct session_id id, struct coord_effects *fx)
 {
 	struct msg m = {.type = MSG_CANCEL};
@@ -101,9 +109,7 @@ void sessions_end(struct coordinator *c, struct session *s, enum coord_end end, 
 	fx_end(fx, s->req, s->state == SESSION_ACTIVE ? s->slot : -1, end, err, text);
 	if (s->state == SESSION_ACTIVE) {
 		c->slot_owner[s->slot] = -1;
-		if (s->ready_buf >= 0)
-			sessions_buf_give(c, s->ready_buf);
-		s->ready_buf = -1;
+		drop_ready(c, s);
 		drop_replies(c, s->id, fx);
 		if (s->seq_sent != s->seq_back && c->plan_state == PLAN_READY)
 			tell_stages(c, s->id, fx);
@@ -119,9 +125,9 @@ static void halt_session(struct coordinator *c, struct session *s, struct coord_
 	for (int32_t i = c->n_replies - 1; i >= 0; i--)
 		if (c->replies[i].session.v == s->id.v)
 			s->pos_back = c->replies[i].pos;
-	if (s->ready_buf >= 0)
-		sessions_buf_give(c, s->ready_buf);
-	s->ready_buf = -1;
+	drop_ready(c, s);
+	if (s->pos_back < s->replay_to)
+		s->kv_epoch.v = 0; // lost in the middle of computing again: which stage has what is not known
 	s->replay_to = s->pos_back > s->replay_to ? s->pos_back : s->replay_to;
 	s->pos_back = s->n_embedded = 0;
 	s->seq_sent = s->seq_back = 0;
@@ -131,6 +137,20 @@ static void halt_session(struct coordinator *c, struct session *s, struct coord_
 	char text[REASON_CAP];
 	snprintf(text, sizeof text, "gave up: the machines were lost %d times while one token was computed", LOSSES_MAX + 1);
 	sessions_end(c, s, COORD_END_ERROR, ERR_NODE_LOST, text, fx);
+}
+
+void sessions_restart(struct coordinator *c, struct session *s, struct coord_effects *fx)
+{
+	tell_stages(c, s->id, fx);
+	struct session_id old = s->id;
+	halt_session(c, s, fx);
+	drop_replies(c, old, fx);
+	if (s->state != SESSION_ACTIVE)
+		return;
+	s->id.v = ++c->last_session; // what still comes of the old steps is nobody's
+	s->kv_epoch = c->plan.epoch;
+	s->layer_begin = s->layer_end = 0;
+	coord_log(fx, LOG_INFO, "an answer begins again from its tokens: a node has let go of what it needed");
 }
 
 void sessions_halt(struct coordinator *c, struct coord_effects *fx)
@@ -247,18 +267,45 @@ static uint32_t steps_ahead(const struct coordinator *c)
 	return (uint32_t)c->plan.n_stages + 1;
 }
 
+static bool may_step(const struct coordinator *c, const struct session *s)
+{
+	return s->state == SESSION_ACTIVE && !s->is_ready && s->n_embedded < s->n_tokens && s->seq_sent - s->seq_back < steps_ahead(c);
+}
+
+// next_n returns the tokens of a session's next step. A step is either computed again or new: what is sampled begins where a step begins.
+static int32_t next_n(const struct coordinator *c, const struct session *s)
+{
+	int32_t n = (s->n_embedded < s->replay_to ? s->replay_to : s->n_tokens) - s->n_embedded;
+	return n > c->config.chunk_max ? c->config.chunk_max : n;
+}
+
+// needs_embedding: not when layers further on are computed again.
+static bool needs_embedding(const struct session *s)
+{
+	return s->n_embedded >= s->replay_to || s->layer_begin == 0;
+}
+
+static void ready_without_embedding(struct coordinator *c)
+{
+	for (int32_t i = 0; i < SESSIONS_MAX; i++) {
+		struct session *s = &c->sessions[i];
+		if (!may_step(c, s) || s->embedding || needs_embedding(s))
+			continue;
+		s->ready_n = next_n(c, s);
+		s->n_embedded += s->ready_n;
+		s->is_ready = true;
+	}
+}
+
 static void start_embedding(struct coordinator *c, struct coord_effects *fx)
 {
 	int32_t n_tokens = 0;
 	c->n_embed = 0;
 	for (int32_t i = 0; i < SESSIONS_MAX && c->n_embed < COORD_ITEMS_MAX; i++) {
 		struct session *s = &c->sessions[i];
-		if (s->state != SESSION_ACTIVE || s->ready_buf >= 0 || s->n_embedded == s->n_tokens || s->seq_sent - s->seq_back >= steps_ahead(c))
+		if (!may_step(c, s) || !needs_embedding(s))
 			continue;
-		// A step is either computed again or new: what is sampled begins where a step begins.
-		int32_t n = (s->n_embedded < s->replay_to ? s->replay_to : s->n_tokens) - s->n_embedded;
-		if (n > c->config.chunk_max)
-			n = c->config.chunk_max;
+		int32_t n = next_n(c, s);
 		if (c->n_embed > 0 && n_tokens + n > c->config.chunk_max)
 			continue;
 		int32_t buf = sessions_buf_take(c);
@@ -267,6 +314,7 @@ static void start_embedding(struct coordinator *c, struct coord_effects *fx)
 		s->embedding = true;
 		s->ready_n = n;
 		c->embed_session[c->n_embed] = i;
+		c->embed_id[c->n_embed] = s->id;
 		c->embed[c->n_embed++] = (struct coord_embed_item){
 			.tokens = s->tokens + s->n_embedded, .n_tokens = n, .pos = s->n_embedded, .buf = buf};
 	}
@@ -291,13 +339,14 @@ void sessions_on_forward_done(struct coordinator *c, const struct coord_event *e
 		struct session *s = &c->sessions[c->embed_session[i]];
 		enum err e = ev->u.forward_done.errs ? ev->u.forward_done.errs[i] : OK;
 		s->embedding = false;
-		if (s->state != SESSION_ACTIVE || !is_current) {
+		if (s->state != SESSION_ACTIVE || !is_current || s->id.v != c->embed_id[i].v) {
 			sessions_buf_give(c, c->embed[i].buf);
 		} else if (e != OK) {
 			sessions_buf_give(c, c->embed[i].buf);
 			sessions_end(c, s, COORD_END_ERROR, e, text, fx);
 		} else {
 			s->ready_buf = c->embed[i].buf;
+			s->is_ready = true;
 			if (s->seq_sent == s->seq_back)
 				s->progress_ns = c->now_ns; // from here on a credit is waited for
 			s->n_embedded += s->ready_n;
@@ -414,6 +463,7 @@ static void admit(struct coordinator *c)
 		s->state = SESSION_ACTIVE;
 		s->slot = slot;
 		s->id.v = ++c->last_session;
+		s->kv_epoch = c->plan.epoch;
 		c->slot_owner[slot] = (int32_t)(s - c->sessions);
 	}
 }
@@ -424,6 +474,7 @@ void sessions_pump(struct coordinator *c, struct coord_effects *fx)
 		return;
 	if (!c->plan_dirty) // a plan that must change lets nobody in, so that it can
 		admit(c);
+	ready_without_embedding(c);
 	ring_send_steps(c, fx);
 	if (c->forward_id == 0)
 		start_embedding(c, fx);

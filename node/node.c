@@ -102,6 +102,7 @@ void node_say_hello(struct node *n, struct node_effects *fx)
 	h->port = n->config.port;
 	h->addresses = n->config.addresses;
 	h->epoch = n->plan.epoch;
+	h->kept = n->has_kept;
 	node_send_msg(n, fx, &m);
 	if (n->leaving) {
 		struct msg leaving = {.type = MSG_LEAVING};
@@ -201,6 +202,8 @@ static bool engine_fits(const struct msg_plan *engine, const struct msg_plan *p)
 static void let_go(struct node *n, struct node_effects *fx)
 {
 	n->engine.epoch.v = 0;
+	n->has_kept = false;
+	kept_forget(n, fx);
 	if (!n->has_memory)
 		return;
 	n->has_memory = false;
@@ -211,6 +214,8 @@ static void let_go(struct node *n, struct node_effects *fx)
 static void load(struct node *n, struct node_effects *fx)
 {
 	const struct msg_plan *p = &n->plan;
+	if (n->engine.n_slots != p->n_slots || n->engine.ctx_len != p->ctx_len || n->engine.wire != p->wire)
+		kept_forget(n, fx);
 	n->load_id = ++n->next_id;
 	n->engine.epoch.v = 0;
 	n->has_memory = true;
@@ -268,6 +273,9 @@ static void on_loaded(struct node *n, const struct node_event *ev, struct node_e
 	if (ev->u.loaded.id != n->load_id)
 		return;
 	n->load_id = 0;
+	if (ev->u.loaded.err != OK || ev->u.loaded.lost_kv)
+		kept_forget(n, fx);
+	n->has_kept = ev->u.loaded.err == OK;
 	if (ev->u.loaded.err == OK) {
 		n->engine = n->plan;
 		n->engine.epoch.v = 1; // any: it is there

@@ -12,7 +12,9 @@
 // when the far end has had time to hear of the newer; when it ends in order nothing was lost, else all that was sent on it may be.
 //
 // A plan_epoch is the unit of forgetting: any loss on a hop makes the coordinator send a new plan, which empties the queue, the slots
-// and the credit counts, so that nothing lost is ever waited for. Frames of another epoch change nothing.
+// and the credit counts, so that nothing lost is ever waited for. Frames of another epoch change nothing. What is not forgotten: the keys
+// and values of layers that stay here, and the states that were sent on (KEEP), so that after a loss only what was lost is computed again
+// (proto/frame.h, steps with a layer range). Both belong to a session; a step that builds on what is not here fails (STEP_NOT_KEPT).
 #ifndef HEARTH_NODE_NODE_H
 #define HEARTH_NODE_NODE_H
 
@@ -27,7 +29,7 @@
 #include <stdint.h>
 
 #define NODE_ITEMS_MAX 64      // sequences of one FORWARD
-#define NODE_EFFECTS_MAX 1024  // a step's worst case: every slot's steps sent, credited and logged
+#define NODE_EFFECTS_MAX 2048  // a step's worst case: every buffer's step sent, kept, credited and logged
 #define NODE_EFFECT_BYTES 65536
 #define NODE_LINKS_MAX 16      // coordinator control and data, two peers; each one's successor, and what both ends dialled at once, while they live
 
@@ -48,6 +50,7 @@ struct node_config {
 	bool local;            // on the coordinator's machine: no liveness checks, never dials
 	struct liveness_limits liveness;
 	int64_t link_age_ns;   // a link older than this is made again (link-protocol.md: an hour)
+	uint64_t keep_bytes;   // of states it sent that it keeps, so that a lost successor can be fed again; 0: none
 };
 
 enum node_event_type {
@@ -85,6 +88,7 @@ struct node_event {
 		struct {
 			uint32_t id;
 			enum err err;
+			bool lost_kv;     // there was no memory to carry over what layers that stay have computed
 			const char *text; // when err
 		} loaded;
 		struct {
@@ -113,9 +117,13 @@ enum node_effect_type {
 	NODE_FX_CLOSE,      // close one link
 	NODE_FX_SEND,       // head bytes, then len bytes of buf from off; copied before the step's effects are done
 	NODE_FX_TAKE,       // copy len bytes of the current message from msg_off into buf
-	NODE_FX_LOAD,       // open an engine for the range, and hop_credits buffers of chunk_max tokens; answers LOADED
+	NODE_FX_LOAD,       // open an engine for the range, and hop_credits buffers of chunk_max tokens; what layers of the engine before it have
+	                    // computed stays, where slots and context are the same; answers LOADED
 	NODE_FX_UNLOAD,     // close the engine and free the buffers: no plan needs this node. Only while no LOAD or FORWARD is under way
 	NODE_FX_FORWARD,    // answers FORWARD_DONE
+	NODE_FX_KEEP,       // copy n_tokens rows of buf to the slot's kept states, from position pos on
+	NODE_FX_FETCH,      // copy n_tokens rows from there to buf
+	NODE_FX_DROP,       // free the slot's kept states
 	NODE_FX_STORE,      // keep the member_epoch (fsync); answers STORED
 	NODE_FX_LOG,
 	NODE_FX_EXIT,       // the program ends: err OK after an orderly leave
@@ -152,9 +160,14 @@ struct node_effect {
 		} load;
 		struct {
 			uint32_t id;
+			int32_t layer_begin, layer_end; // of the engine's: fewer than all when lost ones are computed again
 			int32_t n_items;
 			const struct node_forward_item *items; // valid until FORWARD_DONE
 		} forward;
+		struct {
+			int32_t slot, pos, n_tokens, buf;
+			size_t row_bytes;
+		} keep; // also fetch, drop
 		struct {
 			uint32_t id;
 			struct member_epoch member_epoch;

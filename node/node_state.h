@@ -30,6 +30,23 @@ struct node_slot {
 	bool direct;               // route of this session's steps: fixed at its first, so that none overtakes another
 };
 
+// What a slot's kept states are: rows of positions 0 to n - 1 as they left `layer`. After a new plan with another last layer the rows are
+// replaced in place, from position 0 on: those from n to old_n - 1 are still what left old_layer.
+struct node_kept {
+	struct session_id session; // 0: none
+	int32_t layer, n;
+	int32_t old_layer, old_n;
+	int32_t n_rows; // that take memory
+};
+
+// What this stage does for a step: its input comes with it, was kept here, or is not needed; it runs layers (none where begin == end);
+// the state goes on, or only the step does.
+struct task {
+	bool from_payload, from_kept;
+	int32_t layer_begin, layer_end;
+	bool goes_on;
+};
+
 // A step in one of the node's buffers: buffer i belongs to work[i].
 enum work_state { WORK_FREE, WORK_QUEUED, WORK_RUNNING, WORK_OUT };
 struct work {
@@ -37,6 +54,7 @@ struct work {
 	bool dead;        // cancelled or of an old plan while RUNNING: not sent
 	bool direct;      // the route its session took at its first step
 	bool relayed;     // it came through the coordinator: its credit goes back the same way, because the coordinator counts them
+	struct task task;
 	struct step step; // as it arrived
 };
 
@@ -69,6 +87,10 @@ struct node {
 	bool has_memory;        // a LOAD was asked for, and no UNLOAD since
 
 	struct node_slot slots[SESSIONS_MAX];
+	struct session_id kv_session[SESSIONS_MAX]; // whose keys and values a slot holds, over plans
+	struct node_kept kept[SESSIONS_MAX];
+	uint64_t kept_bytes;
+	bool has_kept; // kv_session and kept are worth asking for
 	struct work work[HOP_CREDITS_MAX];
 	struct work_list queue, out; // waiting for the engine; waiting for a credit
 	uint32_t forward_id;         // 0: the engine is free
@@ -115,6 +137,14 @@ struct node_link *node_next_direct(struct node *n); // the direct data link to t
 struct node_link *node_prev_direct(struct node *n);
 struct node_id node_peer_id(const uint8_t public_key[KEY_BYTES]);
 bool node_peer_is(const struct msg_peer *p, struct node_id id);
+
+// kept.c
+bool kept_has(const struct node *n, const struct step *s, int32_t layer);
+void kept_fetch(const struct step *s, int32_t buf, size_t row_bytes, struct node_effects *fx);
+// kept_put keeps what is sent: the rows of buf, as they leave `layer`. When memory is used up, the session's are given up.
+void kept_put(struct node *n, const struct step *s, int32_t layer, int32_t buf, size_t row_bytes, struct node_effects *fx);
+// kept_forget: keys, values and kept states of every session are gone or void.
+void kept_forget(struct node *n, struct node_effects *fx);
 
 // stage.c
 void stage_reset(struct node *n);

@@ -29,6 +29,24 @@ size_t stage_buf_bytes(const struct node *n)
 	return row_bytes(n) * (size_t)n->plan.chunk_max;
 }
 
+static struct task task_of(const struct node *n, const struct step *s)
+{
+	int32_t begin = n->plan.layer_begin, end = n->plan.layer_end;
+	int32_t from = s->layer_begin, to = s->layer_end ? s->layer_end : INT32_MAX;
+	return (struct task){
+		.from_payload = from <= begin && begin < to,
+		.from_kept = begin < from && from <= end,
+		.layer_begin = from < begin ? begin : from < end ? from : end,
+		.layer_end = to > end ? end : to > begin ? to : begin,
+		.goes_on = from <= end && end < to,
+	};
+}
+
+static bool has_layers(const struct task *t)
+{
+	return t->layer_begin < t->layer_end;
+}
+
 static uint16_t prev_stage(const struct node *n)
 {
 	return n->plan.stage == 0 ? STAGE_HEAD : (uint16_t)(n->plan.stage - 1);
@@ -141,11 +159,11 @@ static const char *step_fault(const struct node *n, const struct step *s)
 		return "a step for another stage";
 	if (s->wire != n->plan.wire || s->n_tokens > (uint32_t)n->plan.chunk_max)
 		return "a step of another wire type or size than the plan's";
-	if (s->payload_len != s->n_tokens * row_bytes(n))
+	if (s->payload_len != (task_of(n, s).from_payload ? s->n_tokens * row_bytes(n) : 0))
 		return "a hidden state of the wrong size";
 	if (s->slot >= (uint32_t)n->plan.n_slots || s->pos + s->n_tokens > (uint32_t)n->plan.ctx_len)
 		return "a slot or position outside the plan";
-	if (((s->flags & STEP_FIRST) != 0) != (s->seq == 0) || (s->seq == 0 && s->pos != 0))
+	if (((s->flags & STEP_FIRST) != 0) != (s->seq == 0))
 		return "a first step that is not the first";
 	if (n->n_held >= n->plan.hop_credits)
 		return "more steps than credits";
@@ -174,6 +192,39 @@ static int32_t free_buf(const struct node *n)
 	return -1;
 }
 
+// bind_slot makes a slot serve the session of a first step; false: the step builds on what is not here.
+static bool bind_slot(struct node *n, const struct step *s, const struct task *t, struct node_effects *fx)
+{
+	struct node_slot *slot = &n->slots[s->slot];
+	struct session_id *kv = &n->kv_session[s->slot];
+	if (slot->session.v != 0)
+		drop_slot(n, s->slot, fx);
+	bool begins_anew = s->pos == 0 && t->from_payload && t->layer_begin == n->plan.layer_begin && t->layer_end == n->plan.layer_end;
+	if (!begins_anew && kv->v != s->session.v)
+		return false;
+	*kv = s->session;
+	*slot = (struct node_slot){.session = s->session, .next_pos = s->pos, .direct = node_next_direct(n) != NULL};
+	return true;
+}
+
+// accept_step puts a step that is in order where it belongs: to the engine, or, where no layer of ours is wanted, on its way.
+static void accept_step(struct node *n, const struct step *s, const struct task *t, bool relayed, struct node_effects *fx)
+{
+	int32_t buf = free_buf(n);
+	ASSERT(buf >= 0); // n_held < hop_credits
+	n->work[buf] = (struct work){.state = has_layers(t) ? WORK_QUEUED : WORK_OUT, .task = *t, .step = *s,
+		.direct = n->slots[s->slot].direct, .relayed = relayed};
+	list_push(has_layers(t) ? &n->queue : &n->out, buf);
+	if (t->from_kept)
+		kept_fetch(s, buf, row_bytes(n), fx);
+	if (!t->from_payload)
+		return;
+	struct node_effect *f = node_fx(fx, NODE_FX_TAKE);
+	f->u.take.buf = buf;
+	f->u.take.msg_off = FRAME_STEP_BYTES;
+	f->u.take.len = s->payload_len;
+}
+
 static void on_step(struct node *n, struct node_link *l, const uint8_t *data, size_t len, struct node_effects *fx)
 {
 	struct step s;
@@ -196,10 +247,12 @@ static void on_step(struct node *n, struct node_link *l, const uint8_t *data, si
 	n->n_held++;
 	n->last_step_ns = n->now_ns;
 	struct node_slot *slot = &n->slots[s.slot];
-	if (s.flags & STEP_FIRST) {
-		if (slot->session.v != 0)
-			drop_slot(n, s.slot, fx);
-		*slot = (struct node_slot){.session = s.session, .direct = node_next_direct(n) != NULL};
+	struct task task = task_of(n, &s);
+	bool is_kept = (s.flags & STEP_FIRST) == 0 || bind_slot(n, &s, &task, fx);
+	if (!is_kept || (task.from_kept && slot->session.v == s.session.v && !kept_has(n, &s, s.layer_begin))) {
+		report_failure(n, s.session, STEP_NOT_KEPT, "what it builds on is not here any more", fx);
+		give_credit(n, relayed, fx);
+		return;
 	}
 	if (slot->session.v != s.session.v) { // cancelled, or its slot serves another already
 		give_credit(n, relayed, fx);
@@ -215,14 +268,7 @@ static void on_step(struct node *n, struct node_link *l, const uint8_t *data, si
 	slot->next_seq++;
 	slot->next_pos += s.n_tokens;
 
-	int32_t buf = free_buf(n);
-	ASSERT(buf >= 0); // n_held < hop_credits
-	n->work[buf] = (struct work){.state = WORK_QUEUED, .step = s, .direct = slot->direct, .relayed = relayed};
-	list_push(&n->queue, buf);
-	struct node_effect *f = node_fx(fx, NODE_FX_TAKE);
-	f->u.take.buf = buf;
-	f->u.take.msg_off = FRAME_STEP_BYTES;
-	f->u.take.len = s.payload_len;
+	accept_step(n, &s, &task, relayed, fx);
 	stage_pump(n, fx);
 }
 
@@ -257,16 +303,19 @@ void stage_on_frame(struct node *n, struct node_link *l, const uint8_t *data, si
 	}
 }
 
-// start_forward gives the engine everything that waits, in order, one step per slot: a batch reads the weights once.
+// start_forward gives the engine everything that waits for the same layers, in order, one step per slot: a batch reads the weights once.
 static void start_forward(struct node *n, struct node_effects *fx)
 {
 	bool taken[SESSIONS_MAX] = {false};
 	int32_t n_tokens = 0;
+	const struct task first = n->work[n->queue.at[0]].task;
 	n->n_items = 0;
 	for (int32_t i = 0; i < n->queue.n && n->n_items < NODE_ITEMS_MAX;) {
 		int32_t buf = n->queue.at[i];
 		const struct step *s = &n->work[buf].step;
-		if (taken[s->slot]) {
+		const struct task *t = &n->work[buf].task;
+		if (taken[s->slot] || t->layer_begin != first.layer_begin || t->layer_end != first.layer_end) {
+			taken[s->slot] = true; // none overtakes another of its slot
 			i++;
 			continue;
 		}
@@ -283,6 +332,8 @@ static void start_forward(struct node *n, struct node_effects *fx)
 	n->n_tokens += (uint64_t)n_tokens;
 	struct node_effect *f = node_fx(fx, NODE_FX_FORWARD);
 	f->u.forward.id = n->forward_id;
+	f->u.forward.layer_begin = first.layer_begin;
+	f->u.forward.layer_end = first.layer_end;
 	f->u.forward.n_items = n->n_items;
 	f->u.forward.items = n->items;
 }
@@ -305,7 +356,9 @@ void stage_on_forward_done(struct node *n, const struct node_event *ev, struct n
 		}
 		enum err e = ev->u.forward_done.errs[i];
 		if (e != OK) {
-			report_failure(n, w->step.session, e == ERR_NON_FINITE ? STEP_NON_FINITE : STEP_OTHER, ev->u.forward_done.text, fx);
+			// ERR_RANGE: positions before it were never computed in these layers.
+			enum step_failure code = e == ERR_NON_FINITE ? STEP_NON_FINITE : e == ERR_RANGE ? STEP_NOT_KEPT : STEP_OTHER;
+			report_failure(n, w->step.session, code, ev->u.forward_done.text, fx);
 			drop_work(n, buf, fx);
 			continue;
 		}
@@ -323,6 +376,8 @@ static void send_step(struct node *n, int32_t buf, struct node_link *l, struct n
 	if (s.dst_stage == STAGE_HEAD && s.reply != REPLY_ALL) {
 		off = s.reply == REPLY_LAST ? row * (s.n_tokens - 1) : 0;
 		len = s.reply == REPLY_LAST ? row : 0;
+	} else if (!n->work[buf].task.goes_on) {
+		len = 0;
 	}
 	s.payload_len = (uint32_t)len;
 	uint8_t head[FRAME_STEP_BYTES];
@@ -335,6 +390,8 @@ static void send_step(struct node *n, int32_t buf, struct node_link *l, struct n
 	f->u.send.buf = len > 0 ? buf : -1;
 	f->u.send.off = off;
 	f->u.send.len = len;
+	if (s.dst_stage != STAGE_HEAD && len > 0)
+		kept_put(n, &s, n->plan.layer_end, buf, row, fx);
 }
 
 static void pump_out(struct node *n, struct node_effects *fx)

@@ -38,6 +38,38 @@ enum err plan_given(const struct node_id *nodes, const char *const *names, const
 	return OK;
 }
 
+enum err plan_repair(const struct plan *old, const bool *alive, const struct node_id *spares, int32_t n_spares, struct plan *out)
+{
+	int32_t n_used = 0;
+	*out = (struct plan){.n_layers = old->n_layers};
+	for (int32_t i = 0; i < old->n_stages;) {
+		if (alive[i]) {
+			out->stages[out->n_stages++] = old->stages[i++];
+			continue;
+		}
+		int32_t end = i;
+		while (end < old->n_stages && !alive[end])
+			end++;
+		int32_t first = old->stages[i].layer_begin, last = old->stages[end - 1].layer_end;
+		struct plan_stage *before = i > 0 ? &out->stages[out->n_stages - 1] : NULL;
+		if (n_used < n_spares) {
+			out->stages[out->n_stages++] = (struct plan_stage){.node = spares[n_used++], .layer_begin = first, .layer_end = last};
+		} else if (end == old->n_stages) {
+			if (before == NULL)
+				return ERR_NOT_FOUND;
+			before->layer_end = last;
+		} else {
+			int32_t cut = before == NULL ? first : first + (last - first + 1) / 2;
+			if (before != NULL)
+				before->layer_end = cut;
+			out->stages[out->n_stages++] = (struct plan_stage){.node = old->stages[end].node, .layer_begin = cut, .layer_end = old->stages[end].layer_end};
+			end++;
+		}
+		i = end;
+	}
+	return OK;
+}
+
 enum err plan_check(const struct plan *p)
 {
 	if (p->n_stages < 1 || p->n_stages > STAGES_MAX)

@@ -8,6 +8,7 @@
 #include "base/ids.h"
 #include "base/limits.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct plan_stage {
@@ -29,6 +30,9 @@ void plan_even(const struct node_id *nodes, int32_t n, int32_t n_layers, struct 
 // the message names the stage by `names`.
 MUST_USE enum err plan_given(const struct node_id *nodes, const char *const *names, const int32_t *layers, int32_t n, int32_t n_layers,
 	struct plan *out, struct errmsg *em);
+// plan_repair changes as little of `old` as it can when the stages that are not `alive` (one flag each) are lost: who is left keeps its layers and
+// place; a gap goes to a spare node, or is shared by the neighbours it had. ERR_NOT_FOUND: nobody is left. The epoch is the caller's to set.
+MUST_USE enum err plan_repair(const struct plan *old, const bool *alive, const struct node_id *spares, int32_t n_spares, struct plan *out);
 // plan_check asserts nothing: ERR_RANGE says that stages are not contiguous, empty, or do not cover the model.
 MUST_USE enum err plan_check(const struct plan *p);
 

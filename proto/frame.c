@@ -18,7 +18,8 @@ void step_encode(const struct step *s, uint8_t out[FRAME_STEP_BYTES])
 	store_u32(out + 32, s->pos);
 	store_u32(out + 36, s->n_tokens);
 	store_u32(out + 40, s->payload_len);
-	store_u32(out + 44, 0);
+	store_u16(out + 44, s->layer_begin);
+	store_u16(out + 46, s->layer_end);
 }
 
 static bool is_stage(uint16_t s)
@@ -40,8 +41,9 @@ enum err step_decode(const uint8_t *frame, size_t len, struct step *out)
 	out->pos = reader_u32(&r);
 	out->n_tokens = reader_u32(&r);
 	out->payload_len = reader_u32(&r);
-	uint32_t zero = reader_u32(&r);
-	if (!reader_ok(&r) || type != FRAME_STEP || zero != 0)
+	out->layer_begin = reader_u16(&r);
+	out->layer_end = reader_u16(&r);
+	if (!reader_ok(&r) || type != FRAME_STEP)
 		return ERR_FORMAT;
 	if (wire >= N_WIRE_TYPES || reply > REPLY_ALL || (out->flags & ~STEP_FIRST) != 0)
 		return ERR_FORMAT;
@@ -52,6 +54,10 @@ enum err step_decode(const uint8_t *frame, size_t len, struct step *out)
 	if (out->session.v == 0 || out->n_tokens == 0 || out->n_tokens > CHUNK_TOKENS_MAX || out->payload_len != r.left)
 		return ERR_FORMAT;
 	if (out->pos > INT32_MAX - out->n_tokens || out->slot > INT32_MAX)
+		return ERR_FORMAT;
+	if (out->layer_end > LAYERS_MAX || (out->layer_begin >= out->layer_end && out->layer_end + out->layer_begin != 0))
+		return ERR_FORMAT;
+	if (out->layer_end != 0 && out->reply != REPLY_NONE)
 		return ERR_FORMAT;
 	return OK;
 }

@@ -10,8 +10,12 @@
 // on what two nodes cannot send each other directly.
 //
 //   step    0 type | 1 wire | 2 reply | 3 flags | 4 src_stage u16 | 6 dst_stage u16 | 8 plan_epoch u64 | 16 session u64 | 24 seq u32
-//           28 slot u32 | 32 pos u32 | 36 n_tokens u32 | 40 payload bytes u32 | 44 zero u32
+//           28 slot u32 | 32 pos u32 | 36 n_tokens u32 | 40 payload bytes u32 | 44 layer_begin u16 | 46 layer_end u16
 //   credit  0 type | 1 zero | 2 n u16 | 4 src_stage u16 | 6 dst_stage u16 | 8 plan_epoch u64
+//
+// A step with a layer range computes again, after a loss, what the layers of that range have forgotten. It goes round the ring like any other;
+// a stage with no layer in the range passes it on without a hidden state. What enters layer_begin is the payload, or, where that is empty,
+// what the stage that ends or lies there has kept of what it sent. It wants no reply but its empty self.
 //
 // Pure; encode and decode never allocate.
 #ifndef HEARTH_PROTO_FRAME_H
@@ -35,7 +39,8 @@ enum frame_type { FRAME_CONTROL = 1, FRAME_PING = 2, FRAME_PONG = 3, FRAME_STEP 
 // What the head wants back of a step: a chunk in the middle of a prompt needs no hidden state at the head at all.
 enum step_reply { REPLY_NONE, REPLY_LAST, REPLY_ALL };
 
-#define STEP_FIRST 1 // flag: the session's first step; the stage binds the slot to it and forgets what was there
+#define STEP_FIRST 1 // flag: the session's first step of this plan. At position 0 the stage binds the slot to it and forgets what was there
+// .. further on the stage has computed all before it, under an earlier plan.
 
 struct step {
 	enum wire_type wire;
@@ -49,6 +54,7 @@ struct step {
 	uint32_t pos;         // of the first token
 	uint32_t n_tokens;    // >= 1
 	uint32_t payload_len; // bytes after the header
+	uint16_t layer_begin, layer_end; // 0, 0: every layer
 };
 
 struct credit {

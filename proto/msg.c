@@ -169,6 +169,7 @@ static enum err get_hello(const Hearth__Hello *p, struct msg_hello *m, struct er
 	m->n_threads = (uint32_t)n_threads;
 	m->port = (uint16_t)port;
 	m->epoch.v = p->plan_epoch;
+	m->kept = p->kept;
 	return OK;
 }
 
@@ -209,7 +210,7 @@ static enum err get_failed(const Hearth__StepFailed *p, struct msg *m, struct er
 {
 	m->u.step_failed.epoch.v = p->plan_epoch;
 	m->u.step_failed.session.v = p->session;
-	if (p->code != STEP_NON_FINITE && p->code != STEP_OTHER)
+	if (p->code < STEP_NON_FINITE || p->code > STEP_NOT_KEPT)
 		return bad(em, "code");
 	m->u.step_failed.code = (enum step_failure)p->code;
 	return get_text(p->error, m->u.step_failed.error, REASON_CAP, "error", em);
@@ -339,6 +340,7 @@ static size_t put_hello(const struct msg_hello *m, Hearth__Control *c, uint8_t *
 	p.n_addresses = addresses_out(&m->addresses, addresses);
 	p.addresses = addresses;
 	p.plan_epoch = m->epoch.v;
+	p.kept = m->kept;
 	c->hello = &p;
 	return pack(c, HEARTH__CONTROL__BODY_HELLO, out);
 }

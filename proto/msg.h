@@ -32,6 +32,7 @@ struct msg_hello {
 	uint16_t port; // 0: does not listen
 	struct address_list addresses;
 	struct plan_epoch epoch;
+	bool kept; // KV and sent states of its last plan are still there: the process did not end, no memory was let go
 };
 
 struct msg_peer {
@@ -59,7 +60,7 @@ struct msg_join_grant {
 	struct address_list addresses;
 };
 
-enum step_failure { STEP_NON_FINITE = 1, STEP_OTHER = 2 };
+enum step_failure { STEP_NON_FINITE = 1, STEP_OTHER = 2, STEP_NOT_KEPT = 3 };
 
 enum msg_type {
 	MSG_HELLO = 1,

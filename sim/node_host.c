@@ -81,14 +81,16 @@ static void check_batch(struct sim_world *w, const struct sim_node *n, const str
 static void fx_forward(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
 {
 	struct sim_node_job *j = &n->forward;
-	struct sim_work work = {.kind = SIM_FORWARD, .machine = n->machine, .layer_begin = n->load.u.load.layer_begin,
-		.layer_end = n->load.u.load.layer_end, .n_items = f->u.forward.n_items};
+	struct sim_work work = {.kind = SIM_FORWARD, .machine = n->machine, .layer_begin = f->u.forward.layer_begin,
+		.layer_end = f->u.forward.layer_end, .n_items = f->u.forward.n_items};
 	if (j->is_busy || n->engine == NULL) {
 		sim_world_fail(w, "node %d starts its engine %s", n->machine, j->is_busy ? "twice at once" : "without layers");
 		return;
 	}
 	j->is_busy = true;
 	j->id = f->u.forward.id;
+	j->layer_begin = f->u.forward.layer_begin;
+	j->layer_end = f->u.forward.layer_end;
 	j->n = f->u.forward.n_items;
 	memcpy(j->items, f->u.forward.items, (size_t)j->n * sizeof j->items[0]);
 	for (int32_t i = 0; i < j->n; i++) {
@@ -109,8 +111,6 @@ static void fx_load(struct sim_world *w, struct sim_node *n, const struct node_e
 	if (n->forward.is_busy)
 		sim_world_fail(w, "node %d loads while its engine computes", n->machine);
 	n->load = *f;
-	sim_engine_close(n->engine); // first: both at once might not fit
-	n->engine = NULL;
 	sim_at(w, w->now_ns + sim_duration(w, &work), EV_LOADED, n->machine)->id = f->u.load.id;
 }
 
@@ -123,6 +123,31 @@ static void fx_unload(struct sim_world *w, struct sim_node *n)
 	free(n->bufs);
 	n->bufs = NULL;
 	n->n_bufs = 0;
+}
+
+static void drop_sent(struct sim_node *n, int32_t slot)
+{
+	free(n->sent[slot]);
+	n->sent[slot] = NULL;
+}
+
+static void fx_sent_rows(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
+{
+	size_t row = w->model.row_kept, len = (size_t)f->u.keep.n_tokens * row;
+	int32_t slot = f->u.keep.slot;
+	uint8_t *buf = buf_at(n, f->u.keep.buf);
+	if (f->u.keep.pos + f->u.keep.n_tokens > w->model.ctx_len) {
+		sim_world_fail(w, "node %d keeps or fetches position %d, beyond the context", n->machine, f->u.keep.pos);
+		return;
+	}
+	if (f->type == NODE_FX_KEEP && n->sent[slot] == NULL)
+		n->sent[slot] = calloc((size_t)w->model.ctx_len, row);
+	if (n->sent[slot] == NULL) {
+		sim_world_fail(w, "node %d fetches what it does not keep, slot %d", n->machine, slot);
+		return;
+	}
+	uint8_t *at = n->sent[slot] + (size_t)f->u.keep.pos * row;
+	memcpy(f->type == NODE_FX_KEEP ? at : buf, f->type == NODE_FX_KEEP ? buf : at, len);
 }
 
 static void start_store(struct sim_world *w, struct sim_node *n, uint64_t epoch)
@@ -162,6 +187,9 @@ static void carry_out(struct sim_world *w, struct sim_node *n, const struct node
 	case NODE_FX_LOAD: fx_load(w, n, f); break;
 	case NODE_FX_UNLOAD: fx_unload(w, n); break;
 	case NODE_FX_FORWARD: fx_forward(w, n, f); break;
+	case NODE_FX_KEEP:
+	case NODE_FX_FETCH: fx_sent_rows(w, n, f); break;
+	case NODE_FX_DROP: drop_sent(n, f->u.keep.slot); break;
 	case NODE_FX_STORE: fx_store(w, n, f); break;
 	case NODE_FX_LOG: sim_log(w, n->machine, f->u.log.text); break;
 	case NODE_FX_EXIT: fx_exit(w, n); break;
@@ -294,7 +322,7 @@ static void on_forwarded(struct sim_world *w, struct sim_node *n)
 			sim_world_fail(w, "node %d: buffer %d changed while the engine worked on it", n->machine, it->buf);
 		rows[i] = (struct sim_rows){.data = data, .slot = it->slot, .pos = it->pos, .n_tokens = it->n_tokens};
 	}
-	sim_engine_forward(n->engine, rows, j->n);
+	sim_engine_forward(n->engine, j->layer_begin, j->layer_end, rows, j->n);
 	for (int32_t i = 0; i < j->n; i++) {
 		errs[i] = rows[i].err;
 		if (errs[i] == ERR_RANGE)
@@ -319,8 +347,13 @@ static void on_loaded(struct sim_world *w, struct sim_node *n)
 	n->bufs = malloc((size_t)n->n_bufs * n->buf_kept);
 	if (e == OK && n->bufs == NULL)
 		e = errmsg_fail(&em, ERR_NOMEM, "no memory for buffers");
+	struct sim_engine *old = n->engine;
+	n->engine = NULL;
 	if (e == OK)
 		e = sim_engine_open(&w->model, f->u.load.layer_begin, f->u.load.layer_end, f->u.load.n_slots, &n->engine, &em);
+	if (e == OK && old != NULL)
+		sim_engine_take_kv(n->engine, old);
+	sim_engine_close(old);
 	struct node_event ev = {.type = NODE_EV_LOADED};
 	ev.u.loaded.id = f->u.load.id;
 	ev.u.loaded.err = e;
@@ -415,7 +448,8 @@ bool sim_node_start(struct sim_world *w, struct sim_node *n)
 	}
 	struct node_config c = {.self = n->id, .coordinator = w->head.id, .n_layers = w->model.config.n_layers, .hidden_dim = w->model.config.hidden_dim,
 		.n_threads = 1, .port = SIM_PORT, .member_epoch = {n->disk.member_epoch}, .local = n->machine == 0,
-		.liveness = w->head.config.liveness, .link_age_ns = w->config.link_age_ns > 0 ? w->config.link_age_ns : INT64_C(3600000000000)};
+		.liveness = w->head.config.liveness, .link_age_ns = w->config.link_age_ns > 0 ? w->config.link_age_ns : INT64_C(3600000000000),
+		.keep_bytes = w->config.keep_bytes};
 	snprintf(c.name, sizeof c.name, "%s", n->name);
 	n->own = n->disk;
 	n->boot++;
@@ -437,6 +471,8 @@ void sim_node_stop(struct sim_world *w, struct sim_node *n)
 	memset(n->links, 0, sizeof n->links);
 	n->forward.is_busy = false;
 	n->store_is_busy = false;
+	for (int32_t i = 0; i < SESSIONS_MAX; i++)
+		drop_sent(n, i);
 	sim_engine_close(n->engine);
 	n->engine = NULL;
 }

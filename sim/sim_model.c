@@ -111,7 +111,7 @@ struct sim_engine {
 	int32_t layer_begin, layer_end, n_slots;
 	// the chain
 	uint64_t *kv;    // (n_slots, layers, ctx_len)
-	int32_t *n_done; // (n_slots) positions computed
+	int32_t *n_done; // (n_slots, layers) positions computed
 	uint64_t *hash;  // (n_slots)
 	// the real engine
 	struct stage_work *work;
@@ -142,7 +142,7 @@ static enum err open_chain(struct sim_engine *e)
 {
 	size_t n_layers = (size_t)(e->layer_end - e->layer_begin), n_slots = (size_t)e->n_slots;
 	e->kv = malloc(n_slots * n_layers * (size_t)e->m->ctx_len * sizeof *e->kv + 1);
-	e->n_done = calloc(n_slots, sizeof *e->n_done);
+	e->n_done = calloc(n_slots * n_layers + 1, sizeof *e->n_done);
 	e->hash = calloc(n_slots, sizeof *e->hash);
 	return e->kv && e->n_done && e->hash ? OK : ERR_NOMEM;
 }
@@ -175,47 +175,68 @@ void sim_engine_close(struct sim_engine *e)
 	free(e);
 }
 
-static void chain_forward(struct sim_engine *e, struct sim_rows *it)
+static void take_kv_of_slot(struct sim_engine *e, const struct sim_engine *from, int32_t slot)
 {
-	int32_t n_layers = e->layer_end - e->layer_begin;
-	if (it->slot >= e->n_slots || it->pos > e->n_done[it->slot] || it->pos + it->n_tokens > e->m->ctx_len) {
-		it->err = ERR_RANGE;
-		return;
+	size_t to_layers = (size_t)(e->layer_end - e->layer_begin), from_layers = (size_t)(from->layer_end - from->layer_begin);
+	for (int32_t l = e->layer_begin; l < e->layer_end; l++) {
+		if (l < from->layer_begin || l >= from->layer_end)
+			continue;
+		size_t to = (size_t)slot * to_layers + (size_t)(l - e->layer_begin), at = (size_t)slot * from_layers + (size_t)(l - from->layer_begin);
+		e->n_done[to] = from->n_done[at];
+		memcpy(e->kv + to * (size_t)e->m->ctx_len, from->kv + at * (size_t)e->m->ctx_len, (size_t)from->n_done[at] * sizeof *e->kv);
 	}
-	it->err = OK;
+}
+
+void sim_engine_take_kv(struct sim_engine *e, const struct sim_engine *from)
+{
+	if (e->work != NULL)
+		stage_work_take_kv(e->work, from->work);
+	for (int32_t i = 0; e->work == NULL && i < e->n_slots && i < from->n_slots; i++)
+		take_kv_of_slot(e, from, i);
+}
+
+static void chain_forward(struct sim_engine *e, int32_t begin, int32_t end, struct sim_rows *it)
+{
+	int32_t n_layers = e->layer_end - e->layer_begin, *n_done = e->n_done + (size_t)it->slot * (size_t)n_layers;
+	it->err = it->slot >= e->n_slots || it->pos + it->n_tokens > e->m->ctx_len ? ERR_RANGE : OK;
+	for (int32_t l = begin - e->layer_begin; it->err == OK && l < end - e->layer_begin; l++)
+		it->err = it->pos > n_done[l] ? ERR_RANGE : OK;
+	if (it->err != OK)
+		return;
 	uint64_t *kv = e->kv + (size_t)it->slot * (size_t)n_layers * (size_t)e->m->ctx_len;
 	for (int32_t t = 0; t < it->n_tokens; t++) {
 		uint64_t h = load_u64(it->data + CHAIN_ROW * t);
 		size_t pos = (size_t)(it->pos + t);
-		for (int32_t l = 0; l < n_layers; l++) {
+		for (int32_t l = begin - e->layer_begin; l < end - e->layer_begin; l++) {
 			uint64_t *row = kv + (size_t)l * (size_t)e->m->ctx_len;
 			row[pos] = h = chain_layer(h, e->layer_begin + l, pos > 0 ? row[pos - 1] : CHAIN_START);
 		}
 		store_u64(it->data + CHAIN_ROW * t, h);
 	}
-	e->n_done[it->slot] = it->pos + it->n_tokens;
+	for (int32_t l = begin - e->layer_begin; l < end - e->layer_begin; l++)
+		n_done[l] = it->pos + it->n_tokens;
 }
 
-static void real_forward(struct sim_engine *e, struct sim_rows *items, int32_t n)
+static void real_forward(struct sim_engine *e, int32_t begin, int32_t end, struct sim_rows *items, int32_t n)
 {
 	struct stage_item work[NODES_MAX];
 	struct errmsg em;
 	ASSERT(n <= NODES_MAX);
 	for (int32_t i = 0; i < n; i++)
 		work[i] = (struct stage_item){.wire = items[i].data, .slot = items[i].slot, .pos = items[i].pos, .n_tokens = items[i].n_tokens};
-	stage_work_forward(e->work, e->layer_begin, e->layer_end, work, n, &em);
+	stage_work_forward(e->work, begin, end, work, n, &em);
 	for (int32_t i = 0; i < n; i++)
 		items[i].err = work[i].err;
 }
 
-void sim_engine_forward(struct sim_engine *e, struct sim_rows *items, int32_t n)
+void sim_engine_forward(struct sim_engine *e, int32_t layer_begin, int32_t layer_end, struct sim_rows *items, int32_t n)
 {
 	if (e->work != NULL) {
-		real_forward(e, items, n);
+		real_forward(e, layer_begin, layer_end, items, n);
 		return;
 	}
 	for (int32_t i = 0; i < n; i++)
-		chain_forward(e, &items[i]);
+		chain_forward(e, layer_begin, layer_end, &items[i]);
 }
 
 void sim_engine_embed(struct sim_engine *e, const int32_t *tokens, int32_t n_tokens, uint8_t *out)

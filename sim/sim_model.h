@@ -60,13 +60,16 @@ struct sim_engine;
 MUST_USE enum err sim_engine_open(const struct sim_model *m, int32_t layer_begin, int32_t layer_end, int32_t n_slots, struct sim_engine **out,
 	struct errmsg *em);
 void sim_engine_close(struct sim_engine *e); // NULL is allowed
+// sim_engine_take_kv copies what another engine has computed in the layers that both run.
+void sim_engine_take_kv(struct sim_engine *e, const struct sim_engine *from);
 
 struct sim_rows {
 	uint8_t *data; // (n_tokens, row_kept), in and out
 	int32_t slot, pos, n_tokens;
 	enum err err;  // out: ERR_RANGE when an earlier position of the slot was never computed
 };
-void sim_engine_forward(struct sim_engine *e, struct sim_rows *items, int32_t n);
+// sim_engine_forward runs layers [begin, end) of the engine's.
+void sim_engine_forward(struct sim_engine *e, int32_t layer_begin, int32_t layer_end, struct sim_rows *items, int32_t n);
 
 // The head's.
 void sim_engine_embed(struct sim_engine *e, const int32_t *tokens, int32_t n_tokens, uint8_t *out);

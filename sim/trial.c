@@ -76,6 +76,7 @@ static void draw_shape(struct trial *t)
 	c->hop_credits = (int32_t)between(&r, 1, 9);
 	c->n_nodes_min = (int32_t)between(&r, 1, n_nodes + 1);
 	c->has_stop = rng_below(&r, 2) == 0;
+	c->keep_bytes = rng_below(&r, 4) == 0 ? rng_below(&r, 65536) : 1 << 24;
 	c->link_age_ns = rng_below(&r, 3) == 0 ? between(&r, 10, 40) * S : 0;
 	c->encrypt = sim_mix(t->p->seed, 77) % 20 == 0;
 	if (t->p->model != NULL)

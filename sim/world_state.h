@@ -93,6 +93,7 @@ struct sim_dialer {
 struct sim_node_job {
 	bool is_busy;
 	uint32_t id;
+	int32_t layer_begin, layer_end;
 	int32_t n;
 	struct node_forward_item items[NODE_ITEMS_MAX];
 	uint64_t digests[NODE_ITEMS_MAX]; // of the buffers when the engine took them
@@ -127,6 +128,7 @@ struct sim_node {
 	int32_t n_bufs;
 	struct sim_node_job forward;
 	struct node_effect load; // the one under way; id 0: none
+	uint8_t *sent[SESSIONS_MAX]; // by slot: (ctx_len, row_kept) of what the core keeps of what it sent; NULL: nothing
 	bool store_is_busy;
 	uint32_t store_id;
 	uint64_t store_epoch;

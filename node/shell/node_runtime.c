@@ -7,6 +7,7 @@
 #include "kernels/canonical.h"
 #include "net/link_listener.h"
 #include "net/link_params.h"
+#include "node/shell/kept_store.h"
 
 #include <sodium.h>
 #include <stdlib.h>
@@ -44,12 +45,14 @@ struct rt_job {
 	struct errmsg em;
 	bool is_busy;
 	// FORWARD
+	int32_t layer_begin, layer_end;
 	int32_t n_items;
 	struct stage_item items[NODE_ITEMS_MAX];
 	enum err errs[NODE_ITEMS_MAX];
 	// LOAD
 	struct engine_config config;
 	struct stage_work *old, *work;
+	bool has_lost_kv;
 	uint8_t *bufs;
 	size_t bufs_bytes;
 	// STORE
@@ -75,6 +78,7 @@ struct node_runtime {
 	struct stage_work *work;
 	uint8_t *bufs; // n_bufs of buf_bytes
 	size_t buf_bytes, new_buf_bytes;
+	struct kept_store kept;
 	struct rt_job forward, load, store;
 };
 
@@ -344,7 +348,7 @@ static void leave_if_changed(struct node_runtime *rt, enum err err)
 static void run_forward(struct worker_job *job)
 {
 	struct rt_job *j = (struct rt_job *)job;
-	stage_work_forward(j->rt->work, j->rt->load.config.layer_begin, j->rt->load.config.layer_end, j->items, j->n_items, &j->em);
+	stage_work_forward(j->rt->work, j->layer_begin, j->layer_end, j->items, j->n_items, &j->em);
 }
 
 static void on_forward(void *ctx)
@@ -365,6 +369,8 @@ static void fx_forward(struct node_runtime *rt, const struct node_effect *f)
 {
 	struct rt_job *j = &rt->forward;
 	j->id = f->u.forward.id;
+	j->layer_begin = f->u.forward.layer_begin;
+	j->layer_end = f->u.forward.layer_end;
 	j->n_items = f->u.forward.n_items;
 	for (int32_t i = 0; i < j->n_items; i++) {
 		const struct node_forward_item *it = &f->u.forward.items[i];
@@ -377,15 +383,20 @@ static void fx_forward(struct node_runtime *rt, const struct node_effect *f)
 static void run_load(struct worker_job *job)
 {
 	struct rt_job *j = (struct rt_job *)job;
-	stage_work_close(j->old); // first: both at once might not fit
-	j->old = NULL;
 	j->work = NULL;
 	j->bufs = malloc(j->bufs_bytes);
 	if (j->bufs == NULL) {
 		j->err = errmsg_fail(&j->em, ERR_NOMEM, "no memory for %zu MiB of buffers", j->bufs_bytes >> 20);
-		return;
+	} else {
+		j->err = stage_work_open(&j->config, &j->work, &j->em);
 	}
-	j->err = stage_work_open(&j->config, &j->work, &j->em);
+	j->has_lost_kv = j->err != OK;
+	if (j->err == OK && j->old != NULL)
+		stage_work_take_kv(j->work, j->old);
+	stage_work_close(j->old);
+	j->old = NULL;
+	if (j->err == ERR_NOMEM && j->bufs != NULL) // both at once did not fit
+		j->err = stage_work_open(&j->config, &j->work, &j->em);
 }
 
 static void on_load(void *ctx)
@@ -402,6 +413,7 @@ static void on_load(void *ctx)
 	struct node_event ev = {.type = NODE_EV_LOADED};
 	ev.u.loaded.id = j->id;
 	ev.u.loaded.err = j->err;
+	ev.u.loaded.lost_kv = j->has_lost_kv;
 	ev.u.loaded.text = j->err == OK ? "" : j->em.text;
 	step(rt, &ev);
 	leave_if_changed(rt, j->err);
@@ -439,6 +451,21 @@ static void fx_unload(struct node_runtime *rt)
 	rt->work = NULL;
 	free(rt->bufs);
 	rt->bufs = NULL;
+}
+
+static void fx_kept(struct node_runtime *rt, const struct node_effect *f)
+{
+	if (f->type == NODE_FX_DROP) {
+		kept_store_drop(&rt->kept, f->u.keep.slot);
+		return;
+	}
+	uint8_t *buf = rt->bufs + (size_t)f->u.keep.buf * rt->buf_bytes;
+	size_t off = (size_t)f->u.keep.pos * f->u.keep.row_bytes, len = (size_t)f->u.keep.n_tokens * f->u.keep.row_bytes;
+	ASSERT(len <= rt->buf_bytes);
+	if (f->type == NODE_FX_KEEP)
+		kept_store_put(&rt->kept, f->u.keep.slot, off, buf, len);
+	else
+		kept_store_get(&rt->kept, f->u.keep.slot, off, buf, len);
 }
 
 static void run_store(struct worker_job *job)
@@ -495,6 +522,9 @@ static void carry_out(struct node_runtime *rt, const struct node_effect *f)
 	case NODE_FX_LOAD: fx_load(rt, f); break;
 	case NODE_FX_UNLOAD: fx_unload(rt); break;
 	case NODE_FX_FORWARD: fx_forward(rt, f); break;
+	case NODE_FX_KEEP:
+	case NODE_FX_FETCH:
+	case NODE_FX_DROP: fx_kept(rt, f); break;
 	case NODE_FX_STORE: fx_store(rt, f); break;
 	case NODE_FX_LOG: log_line(rt->p.log, (enum log_level)f->u.log.level, "%s", f->u.log.text); break;
 	case NODE_FX_EXIT: fx_exit(rt, f); break;
@@ -644,6 +674,7 @@ void node_runtime_close(struct node_runtime *rt)
 	loop_run_until(rt->p.loop, jobs_are_done, rt, INT64_MAX); // a batch under way ends within seconds
 	stage_work_close(rt->work);
 	stage_work_close(rt->load.work);
+	kept_store_close(&rt->kept);
 	free(rt->bufs);
 	free(rt->core);
 	free(rt->fx);

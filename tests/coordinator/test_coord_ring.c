@@ -21,11 +21,17 @@ static void frame(struct host *h, uint32_t link, const uint8_t *bytes, size_t le
 }
 
 // send_frame sends a step of `n_rows` rows; what the caller leaves zero is that of a first decode step.
+// first_session: sessions of one run count from where those of the run before cannot be.
+static struct session_id first_session(const struct host *h)
+{
+	return (struct session_id){((uint64_t)h->wall << 20) + 1};
+}
+
 static void send_frame(struct host *h, uint32_t link, struct step s, uint32_t n_rows)
 {
 	uint8_t bytes[FRAME_STEP_BYTES + 4 * 8] = {0};
 	s.epoch.v = s.epoch.v ? s.epoch.v : epoch_of(h);
-	s.session.v = s.session.v ? s.session.v : 1;
+	s.session = s.session.v ? s.session : first_session(h);
 	s.n_tokens = s.n_tokens ? s.n_tokens : 1;
 	s.payload_len = n_rows * 8;
 	step_encode(&s, bytes);
@@ -299,7 +305,7 @@ static void frames_on_a_link_that_has_a_successor_still_count(void **state)
 	// A StepFailed on the old control link.
 	uint32_t control = h.control[1];
 	h.control[1] = link_up(&h, record(1).id, COORD_LINK_CONTROL);
-	struct msg m = {.type = MSG_STEP_FAILED, .u.step_failed = {.epoch = {epoch_of(&h)}, .session = {1}, .code = STEP_OTHER, .error = "too hot"}};
+	struct msg m = {.type = MSG_STEP_FAILED, .u.step_failed = {.epoch = {epoch_of(&h)}, .session = first_session(&h), .code = STEP_OTHER, .error = "too hot"}};
 	message(&h, control, &m);
 	assert_non_null(strstr(end_of(&h)->u.end.text, "too hot"));
 	stop(&h);

@@ -64,6 +64,8 @@ struct fake_node {
 	struct node_id id;
 	uint8_t bufs[CREDITS][CHUNK * 8];
 	uint64_t kv[SLOTS][N_LAYERS][CTX];
+	int32_t n_done[SLOTS][N_LAYERS];
+	uint8_t sent[SLOTS][CTX * 8];
 	int32_t layer_begin, layer_end;
 	enum err errs[NODE_ITEMS_MAX];
 	const struct node_forward_item *items;
@@ -98,7 +100,10 @@ struct sim {
 	uint32_t next_link;
 	struct { uint32_t handle; int32_t a, b; int kind; bool is_up, has_dropped; } links[1024]; // a: HEAD or a node; has_dropped: a frame is lost
 	int32_t n_links;
+	uint64_t keep_bytes;
 	int32_t n_forward_batched;
+	int32_t n_partial; // batches that ran fewer layers than the stage has
+	int32_t n_fetched;
 };
 
 static void step_coord(struct sim *s, struct coord_event *ev);
@@ -269,15 +274,20 @@ static void fx_forward(struct sim *s, int32_t i, const struct node_effect *f)
 	struct fake_node *n = &s->nodes[i];
 	n->items = f->u.forward.items;
 	n->n_items = f->u.forward.n_items;
+	int32_t begin = f->u.forward.layer_begin, end = f->u.forward.layer_end;
+	assert_true(n->layer_begin <= begin && begin < end && end <= n->layer_end);
 	s->n_forward_batched += n->n_items > 1;
+	s->n_partial += end - begin < n->layer_end - n->layer_begin;
 	for (int32_t k = 0; k < n->n_items; k++) {
 		const struct node_forward_item *it = &n->items[k];
 		n->errs[k] = OK;
 		for (int32_t t = 0; t < it->n_tokens; t++) {
 			uint64_t h;
 			memcpy(&h, n->bufs[it->buf] + 8 * t, 8);
-			for (int32_t l = n->layer_begin; l < n->layer_end; l++) {
+			for (int32_t l = begin; l < end; l++) {
 				int32_t pos = it->pos + t;
+				assert_true(pos <= n->n_done[it->slot][l]);
+				n->n_done[it->slot][l] = pos + 1;
 				h = mix(mix(h, (uint64_t)l), pos > 0 ? n->kv[it->slot][l][pos - 1] : 77);
 				n->kv[it->slot][l][pos] = h;
 			}
@@ -309,6 +319,9 @@ static void node_effect(struct sim *s, int32_t i, const struct node_effect *f)
 		break;
 	case NODE_FX_TAKE: memcpy(n->bufs[f->u.take.buf], n->message + f->u.take.msg_off, f->u.take.len); break;
 	case NODE_FX_LOAD:
+		for (int32_t l = 0; l < N_LAYERS; l++)
+			for (int32_t k = 0; k < SLOTS && (l < f->u.load.layer_begin || l >= f->u.load.layer_end); k++)
+				n->n_done[k][l] = 0; // let go
 		n->layer_begin = f->u.load.layer_begin;
 		n->layer_end = f->u.load.layer_end;
 		push(s, delay(s), LOADED_AT, i)->id = f->u.load.id;
@@ -316,8 +329,14 @@ static void node_effect(struct sim *s, int32_t i, const struct node_effect *f)
 	case NODE_FX_FORWARD: fx_forward(s, i, f); break;
 	case NODE_FX_STORE: push(s, delay(s), STORED_AT, i)->id = f->u.store.id; break;
 	case NODE_FX_EXIT: n->exits = true; break;
+	case NODE_FX_KEEP: memcpy(n->sent[f->u.keep.slot] + 8 * f->u.keep.pos, n->bufs[f->u.keep.buf], 8 * (size_t)f->u.keep.n_tokens); break;
+	case NODE_FX_FETCH:
+		s->n_fetched++;
+		memcpy(n->bufs[f->u.keep.buf], n->sent[f->u.keep.slot] + 8 * f->u.keep.pos, 8 * (size_t)f->u.keep.n_tokens);
+		break;
+	case NODE_FX_DROP: memset(n->sent[f->u.keep.slot], 0xee, sizeof n->sent[0]); break;
+	case NODE_FX_UNLOAD: memset(n->n_done, 0, sizeof n->n_done); break;
 	case NODE_FX_REFRESH:
-	case NODE_FX_UNLOAD:
 	case NODE_FX_LOG: break;
 	}
 }
@@ -466,11 +485,12 @@ static void start_node(struct sim *s, int32_t i)
 {
 	struct fake_node *n = &s->nodes[i];
 	struct node_config c = {.self = n->id, .n_layers = N_LAYERS, .hidden_dim = HIDDEN, .n_threads = 1, .port = 7434, .liveness = liveness_defaults,
-		.link_age_ns = INT64_MAX};
+		.link_age_ns = INT64_MAX, .keep_bytes = s->keep_bytes};
 	memset(c.coordinator.b, 0xcc, NODE_ID_BYTES);
 	snprintf(c.name, sizeof c.name, "n%d", (int)i);
 	n->is_up = true;
 	n->exits = false;
+	memset(n->n_done, 0, sizeof n->n_done);
 	node_init(n->core, &c);
 	struct node_event ev = {.type = NODE_EV_START};
 	step_node(s, i, &ev);
@@ -628,6 +648,7 @@ static struct sim *sim_open(uint64_t seed)
 {
 	struct sim *s = calloc(1, sizeof *s);
 	rng_init(&s->rng, seed);
+	s->keep_bytes = seed % 4 == 0 ? rng_below(&s->rng, 512) : 1 << 20;
 	s->coord = calloc(1, coordinator_size());
 	s->fx = calloc(1, sizeof *s->fx);
 	s->tokens = calloc((size_t)SESSIONS_MAX * CTX, sizeof *s->tokens);
@@ -799,7 +820,7 @@ static void answers_survive_faults_to_the_token(void **state)
 {
 	(void)state;
 	int32_t n_good = 0;
-	uint64_t n_recovered = 0;
+	uint64_t n_recovered = 0, n_partial = 0, n_fetched = 0;
 	for (uint64_t seed = 1; seed <= 150; seed++) {
 		struct sim *s = sim_open(seed);
 		run_until(s, (int64_t)rng_below(&s->rng, 300) * MS);
@@ -819,10 +840,16 @@ static void answers_survive_faults_to_the_token(void **state)
 				assert_int_equal(s->reqs[r].n_got, s->reqs[r].n_predict);
 		}
 		n_recovered += expect_idle(s);
+		n_partial += (uint64_t)s->n_partial;
+		n_fetched += (uint64_t)s->n_fetched;
 		sim_close(s);
 	}
 	assert_true(n_good > 100);
 	assert_true(n_recovered > 100);
+	assert_true(n_partial > 50);
+	assert_true(n_fetched > 50);
+	print_message("%llu answers recovered, %llu batches of lost layers, %llu fetched\n", (unsigned long long)n_recovered, (unsigned long long)n_partial,
+		(unsigned long long)n_fetched);
 }
 
 int main(void)

@@ -11,6 +11,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+#define WALL_S 1000
+#define FIRST_SESSION ((UINT64_C(WALL_S) << 20) + 1) // of a run that began then
 #define N_MEMBERS 3
 #define CTX 16
 #define HIDDEN 2
@@ -152,6 +154,7 @@ static void send_control(struct world *w, size_t link)
 	case MSG_HELLO:
 		memset(m.u.hello.model_hash, b % 16 == 0, HASH_BYTES);
 		m.u.hello.epoch.v = b & 0x80 ? st.plan_epoch.v : 0;
+		m.u.hello.kept = b & 0x40;
 		break;
 	case MSG_LOADED:
 		m.u.loaded.epoch = st.plan_epoch;
@@ -160,7 +163,8 @@ static void send_control(struct world *w, size_t link)
 		break;
 	case MSG_STEP_FAILED:
 		m.u.step_failed.epoch = st.plan_epoch;
-		m.u.step_failed.session.v = b % 8;
+		m.u.step_failed.session.v = FIRST_SESSION - 1 + b % 8;
+		m.u.step_failed.code = (enum step_failure)(STEP_NON_FINITE + (b >> 3) % 3);
 		break;
 	case MSG_PEER_LINK:
 		m.u.peer_link.epoch = st.plan_epoch;
@@ -184,7 +188,7 @@ static void send_step(struct world *w, size_t link)
 			stage = st.members[i].stage;
 	struct step s = {.reply = (enum step_reply)(a % 3),
 		.epoch = {st.plan_epoch.v - (a >> 7)},
-		.session = {1 + b % 16},
+		.session = {FIRST_SESSION + b % 16},
 		.seq = b >> 4,
 		.pos = c & 15,
 		.n_tokens = 1 + (c >> 4) % 4,
@@ -366,7 +370,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.core = calloc(1, coordinator_size()),
 		.fx = malloc(sizeof *w.fx),
 		.tokens = malloc(sizeof(int32_t) * SESSIONS_MAX * CTX),
-		.wall = 1000};
+		.wall = WALL_S};
 	struct member_record members[N_MEMBERS];
 	for (uint32_t i = 0; i < N_MEMBERS; i++)
 		members[i] = (struct member_record){

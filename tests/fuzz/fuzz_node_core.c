@@ -57,6 +57,7 @@ static void take_effect(struct world *w, const struct node_effect *f)
 		break;
 	case NODE_FX_FORWARD:
 		require(w->load_id == 0 && w->forward_id == 0 && f->u.forward.n_items >= 1);
+		require(f->u.forward.layer_begin < f->u.forward.layer_end && f->u.forward.layer_end <= 8);
 		w->forward_id = f->u.forward.id;
 		w->items = f->u.forward.items;
 		w->n_items = f->u.forward.n_items;
@@ -65,6 +66,13 @@ static void take_effect(struct world *w, const struct node_effect *f)
 		require(f->u.take.buf >= 0 && f->u.take.buf < w->n_bufs);
 		for (int32_t i = 0; w->forward_id != 0 && i < w->n_items; i++)
 			require(w->items[i].buf != f->u.take.buf);
+		break;
+	case NODE_FX_KEEP:
+	case NODE_FX_FETCH:
+		require(f->u.keep.buf >= 0 && f->u.keep.buf < w->n_bufs);
+		require(f->u.keep.slot >= 0 && f->u.keep.slot < SESSIONS_MAX && f->u.keep.pos >= 0 && f->u.keep.n_tokens > 0);
+		for (int32_t i = 0; w->forward_id != 0 && i < w->n_items; i++)
+			require(w->items[i].buf != f->u.keep.buf);
 		break;
 	case NODE_FX_CONNECT:
 	case NODE_FX_DISCONNECT: // each peer is dialled at most once: the host has a place for each
@@ -174,6 +182,13 @@ static void send_step(struct world *w, size_t link)
 	s.src_stage = st.stage == 0 ? STAGE_HEAD : (uint16_t)(st.stage - 1);
 	s.dst_stage = a & 0x40 ? 5 : (uint16_t)st.stage;
 	s.payload_len = s.n_tokens * HIDDEN * 4 + (a == 0xff);
+	if (a & 8) { // computes some layers again
+		uint8_t range = reader_u8(&w->in);
+		s.reply = REPLY_NONE;
+		s.layer_begin = range & 7;
+		s.layer_end = (uint16_t)(s.layer_begin + 1 + (range >> 3 & 7));
+		s.payload_len = range & 0x40 ? 0 : s.payload_len;
+	}
 	step_encode(&s, bytes);
 	frame(w, link, bytes, FRAME_STEP_BYTES + s.payload_len);
 }
@@ -299,7 +314,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.hidden_dim = HIDDEN,
 		.n_threads = 1,
 		.liveness = liveness_defaults,
-		.link_age_ns = 3600000000000};
+		.link_age_ns = 3600000000000,
+		.keep_bytes = 256};
 	for (size_t i = 0; i < 4; i++) {
 		w.pk[i][0] = (uint8_t)(i + 1);
 		lnk1_node_id(w.pk[i], w.ids[i].b);

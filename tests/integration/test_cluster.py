@@ -91,7 +91,7 @@ def test_serve_alone_answers(cluster):
     same(cluster.run(PROMPT, n=6), cluster.run_alone(PROMPT, n=6))
 
 
-@pytest.mark.deadline(180)
+@pytest.mark.deadline(240)
 def test_eight_clients_at_once_get_what_each_gets_alone(cluster):
     prompts = ["Count: one, two,", "The sea is", "Once upon a time", "def add(a, b):", "Bonjour, je", "2 + 2 =", "A recipe for bread:", "The moon"]
     options = [["--temp", "0.9", "--seed", str(i)] for i in range(8)]
@@ -153,7 +153,7 @@ def ends_whole(p, text, seconds):
     return time.monotonic() - begin
 
 
-@pytest.mark.deadline(180)
+@pytest.mark.deadline(240)
 @pytest.mark.parametrize("at", AT)
 @pytest.mark.parametrize("victim", ["a", "b", "c"])
 def test_an_answer_survives_a_killed_node(cluster, victim, at):
@@ -162,7 +162,7 @@ def test_an_answer_survives_a_killed_node(cluster, victim, at):
     kib, fds = cluster.processes["coordinator"].memory_kib(), cluster.processes["coordinator"].n_descriptors()
     p, text = ask_at(cluster, at)
     cluster.processes[victim].kill()
-    ends_whole(p, text, 60)
+    ends_whole(p, text, 120)
     assert cluster.status()["recovered"] == 1
     same(cluster.run(PROMPT, n=4), before)  # by two of them
     cluster.join(victim, "--threads", "1")
@@ -174,14 +174,14 @@ def test_an_answer_survives_a_killed_node(cluster, victim, at):
     assert cluster.processes["coordinator"].memory_kib() < kib + 8192 + MEMORY_ROOM_KIB
 
 
-@pytest.mark.deadline(120)
+@pytest.mark.deadline(240)
 @pytest.mark.parametrize("victim", ["a", "b", "c"])
 def test_an_answer_survives_a_stopped_node(cluster, victim):
     three_nodes(cluster)
     before = cluster.run(PROMPT, n=4)
     p, text = ask_at(cluster, "token 1")
     cluster.processes[victim].send(signal.SIGSTOP)
-    took = ends_whole(p, text, 40)
+    took = ends_whole(p, text, 120)
     assert took > 7  # silence is not death before 8 s
     assert "silent for" in cluster.processes["coordinator"].log()
     cluster.processes[victim].send(signal.SIGCONT)
@@ -189,7 +189,7 @@ def test_an_answer_survives_a_stopped_node(cluster, victim):
     same(cluster.run(PROMPT, n=4), before)
 
 
-@pytest.mark.deadline(120)
+@pytest.mark.deadline(240)
 @pytest.mark.parametrize("at", ["prefill", "token 1"])
 def test_an_answer_survives_a_silently_dropped_connection(cluster, at):
     port = free_port()
@@ -200,7 +200,7 @@ def test_an_answer_survives_a_silently_dropped_connection(cluster, at):
     before = cluster.run(PROMPT, n=4)
     p, text = ask_at(cluster, at)
     relay.drop()
-    ends_whole(p, text, 40)
+    ends_whole(p, text, 120)
     assert "silent for 1000 ms" in cluster.processes["coordinator"].log()
     relay.pass_again()
     ready_with(cluster, 2)
@@ -216,7 +216,7 @@ def test_two_lost_at_once_and_one_more_while_recovering(cluster):
     cluster.join("a", "--threads", "1")
     wait_until(lambda: "where it stopped" in cluster.processes["coordinator"].log(), 30, "the answer to go on")
     cluster.processes["c"].kill()
-    ends_whole(p, text, 60)
+    ends_whole(p, text, 120)
 
 
 def test_an_answer_without_a_possible_plan_ends_with_an_error(cluster):

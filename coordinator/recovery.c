@@ -1,0 +1,105 @@
+// After a loss: what of a session must be computed again, and from whose states.
+//
+// A layer's keys and values are there when its machine held it under the plan the session ran under, and has held it since. The layers from the
+// first one that lacks them to the last are run again, over every position that was done. What goes into them is what the nearest stage
+// before them has kept of what it sent; before the first layer, the embedding of the tokens.
+#include "coordinator/coord_state.h"
+
+#include "base/assert.h"
+#include "base/log.h"
+
+static const struct member *stage_member(const struct coordinator *c, int32_t stage)
+{
+	return &c->members[member_find(c, c->plan.stages[stage].node)];
+}
+
+static bool holds(const struct member *m, struct plan_epoch epoch, int32_t layer)
+{
+	return m->kv_epoch.v == epoch.v && layer >= m->kv_begin && layer < m->kv_end;
+}
+
+// find_lost returns the range of layers from the first to the last that has nothing of the session; false: none has not.
+static bool find_lost(const struct coordinator *c, struct plan_epoch epoch, int32_t *begin, int32_t *end)
+{
+	*begin = *end = -1;
+	for (int32_t i = 0; i < c->plan.n_stages; i++) {
+		const struct plan_stage *st = &c->plan.stages[i];
+		for (int32_t layer = st->layer_begin; layer < st->layer_end; layer++) {
+			if (holds(stage_member(c, i), epoch, layer))
+				continue;
+			*begin = *begin < 0 ? layer : *begin;
+			*end = layer + 1;
+		}
+	}
+	return *begin >= 0;
+}
+
+// find_source returns the last layer boundary, at or before `layer`, that a stage has kept the states of; 0: the tokens.
+static int32_t find_source(const struct coordinator *c, struct plan_epoch epoch, int32_t layer)
+{
+	int32_t best = 0;
+	for (int32_t i = 0; i < c->plan.n_stages; i++) {
+		const struct plan_stage *st = &c->plan.stages[i];
+		const struct member *m = stage_member(c, i);
+		int32_t at = m->kv_epoch.v == epoch.v ? m->sent_layer : 0;
+		if (at > best && at <= layer && st->layer_begin < at && at <= st->layer_end)
+			best = at;
+	}
+	return best;
+}
+
+static void resume(struct coordinator *c, struct session *s)
+{
+	int32_t begin, end;
+	s->layer_begin = s->layer_end = 0;
+	if (s->kv_epoch.v == 0 || s->replay_to == 0)
+		return; // from its tokens
+	if (!find_lost(c, s->kv_epoch, &begin, &end)) {
+		s->n_embedded = s->pos_back = s->replay_to; // only what was on its way is lost
+		return;
+	}
+	begin = find_source(c, s->kv_epoch, begin);
+	if (begin == 0 && end == c->config.n_layers)
+		return;
+	s->layer_begin = begin;
+	s->layer_end = end;
+}
+
+static void log_resume(const struct session *s, struct coord_effects *fx)
+{
+	if (s->replay_to == 0)
+		coord_log(fx, LOG_INFO, "an answer begins again: nothing of it was done yet");
+	else if (s->n_embedded > 0)
+		coord_log(fx, LOG_INFO, "an answer goes on at position %d: nothing but what was on its way is lost", s->replay_to);
+	else if (s->layer_end > 0)
+		coord_log(fx, LOG_INFO, "an answer goes on: layers %d to %d are computed again for %d positions%s", s->layer_begin, s->layer_end - 1,
+			s->replay_to, s->layer_begin > 0 ? ", from states that were kept" : "");
+	else
+		coord_log(fx, LOG_INFO, "an answer goes on: every layer is computed again for %d positions", s->replay_to);
+}
+
+void recovery_note_ready(struct coordinator *c, struct coord_effects *fx)
+{
+	for (int32_t i = 0; i < SESSIONS_MAX; i++) {
+		struct session *s = &c->sessions[i];
+		if (s->state != SESSION_ACTIVE)
+			continue;
+		resume(c, s);
+		log_resume(s, fx);
+		s->kv_epoch = c->plan.epoch;
+		c->n_recovered++;
+	}
+	for (int32_t i = 0; i < c->plan.n_stages; i++) {
+		struct member *m = &c->members[member_find(c, c->plan.stages[i].node)];
+		m->kv_epoch = c->plan.epoch;
+		m->kv_begin = c->plan.stages[i].layer_begin;
+		m->kv_end = c->plan.stages[i].layer_end;
+		m->sent_layer = i + 1 < c->plan.n_stages ? m->kv_end : 0;
+	}
+}
+
+void recovery_note_part(struct member *m, int32_t layer_begin, int32_t layer_end)
+{
+	m->kv_begin = m->kv_begin > layer_begin ? m->kv_begin : layer_begin;
+	m->kv_end = m->kv_end < layer_end ? m->kv_end : layer_end;
+}
