@@ -34,11 +34,11 @@ static const struct command table[] = {
 		"show reads such a CSV, the output of ping -D, a mahimahi trace or a tc-netem table, and prints its quantiles and losses.\n"
 		"record, which will measure the links of a running cluster, is not there yet.",
 		false, trace_main},
-	{"sim", FOR_SIM, "run SCENARIO | check [OPTIONS]", "simulate clusters: the real code in virtual time",
+	{"sim", FOR_SIM, "run SCENARIO | check [SCENARIO] [OPTIONS]", "simulate clusters: the real code in virtual time",
 		"run predicts how fast a set of machines would be: it reads a scenario, runs its requests over simulated links, and prints the time to the first token "
 		"(TTFT), the time per token (TPOT) and what each machine does meanwhile. sim/scenarios/ has examples.\n"
-		"check runs small clusters with faults, each drawn from a seed, and checks after every event what must always hold, and after the last fault that "
-		"the cluster serves again. It ends with a summary; a failure prints its seed and the command that runs it again.",
+		"check runs small clusters, or the one of SCENARIO, with faults drawn from a seed, and checks after every event what must always hold, and after the "
+		"last fault that the cluster serves again. It ends with a summary; a failure prints its seed and the command that runs it again.",
 		false, sim_main},
 	{"emulate", FOR_EMULATE, "TOPOLOGY [OPTIONS]", "put links of a given quality between processes of this machine",
 		"Relays connections between processes of this machine, in real time, with the delays, rates, losses and faults that TOPOLOGY, a TOML file, "

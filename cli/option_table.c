@@ -152,7 +152,7 @@ static const struct option table[] = {
 	{.placeholder = "ACTION", .commands = FOR_SIM, .kind = OPTION_WORD, .offset = AT(sim_action), .choices = sim_action_words, .required = true,
 		.help = "what to simulate, as above"},
 	{.placeholder = "SCENARIO", .commands = FOR_SIM, .kind = OPTION_PATH, .offset = AT(sim_subject),
-		.help = "run: machines, links, model, plan and requests, a TOML file (docs/scenarios.md)"},
+		.help = "machines, links, model, plan and requests, a TOML file (docs/scenarios.md); check: clusters drawn from the seeds without it"},
 	{.flag = "--svg", .commands = FOR_SIM, .kind = OPTION_PATH, .offset = AT(sim_svg), .placeholder = "FILE",
 		.help = "run: draw who does what when, as a Gantt chart"},
 	{.flag = "--trace", .commands = FOR_SIM, .kind = OPTION_PATH, .offset = AT(sim_trace), .placeholder = "FILE",

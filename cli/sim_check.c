@@ -1,5 +1,6 @@
 // `hearth sim check`: seeds of simulated clusters with faults; and the smallest form of one that fails.
 #include "cli/command.h"
+#include "cli/sim_run.h"
 #include "base/suggest.h"
 #include "sim/shell/check_run.h"
 
@@ -97,9 +98,9 @@ static void print_classes(FILE *to, uint32_t classes)
 }
 
 // print_again prints the one command that runs a seed again.
-static void print_again(FILE *to, uint64_t seed, const struct trial_params *t)
+static void print_again(FILE *to, uint64_t seed, const struct trial_params *t, const char *scenario)
 {
-	fprintf(to, "    hearth sim check --seeds %" PRIu64, seed);
+	fprintf(to, "    hearth sim check %s%s--seeds %" PRIu64, scenario ? scenario : "", scenario ? " " : "", seed);
 	if (t->classes != SIM_ALL_FAULTS) {
 		fprintf(to, " --faults ");
 		print_classes(to, t->classes);
@@ -109,13 +110,13 @@ static void print_again(FILE *to, uint64_t seed, const struct trial_params *t)
 	fprintf(to, " --show\n");
 }
 
-static void print_failure(FILE *to, const struct check_failure *f, const struct trial_params *t)
+static void print_failure(FILE *to, const struct check_failure *f, const struct trial_params *t, const char *scenario)
 {
 	if (f->at_ns >= 0)
 		fprintf(to, "FAILED seed %" PRIu64 " at %.6f s: %s\n", f->seed, (double)f->at_ns / S, f->text);
 	else
 		fprintf(to, "FAILED seed %" PRIu64 ": %s\n", f->seed, f->text);
-	print_again(to, f->seed, t);
+	print_again(to, f->seed, t, scenario);
 }
 
 static void print_summary(FILE *to, const struct check_summary *s, double seconds)
@@ -217,7 +218,7 @@ static int shrink(const struct command_ctx *ctx, struct check_params *p)
 	printf("after %d runs, seed %" PRIu64 " still fails (%s) with ", r.n_runs, t.seed, r.last.failure);
 	print_classes(stdout, r.classes);
 	printf(":\n");
-	print_again(stdout, t.seed, &t);
+	print_again(stdout, t.seed, &t, ctx->opts->sim_subject);
 	return EXIT_DONE;
 }
 
@@ -246,7 +247,7 @@ static int run_seeds(const struct command_ctx *ctx, struct check_params *p)
 		fprintf(stderr, "\r%40s\r", "");
 	FILE *failures = ctx->opts->json ? stderr : stdout;
 	for (uint32_t i = 0; i < s->n_failures; i++)
-		print_failure(failures, &s->failures[i], &p->trial);
+		print_failure(failures, &s->failures[i], &p->trial, ctx->opts->sim_subject);
 	if (s->n_failed > 0)
 		fprintf(failures, "hearth %s; --shrink SEED finds the least that makes a seed fail\n", HEARTH_VERSION);
 	if (ctx->opts->json)
@@ -266,7 +267,17 @@ int sim_check(const struct command_ctx *ctx)
 		command_print_error(ctx->command_name, em.text);
 		return EXIT_USAGE;
 	}
+	struct scenario s = {0};
+	if (ctx->opts->sim_subject != NULL) {
+		if (sim_run_open(ctx->opts->sim_subject, &s, &em) != OK)
+			return command_fail(ctx, "%s", em.text);
+		p.trial.scenario = &s;
+	}
+	int code;
 	if (options_given(ctx->opts, offsetof(struct options, sim_shrink)))
-		return shrink(ctx, &p);
-	return ctx->opts->sim_show ? show_seeds(ctx, &p) : run_seeds(ctx, &p);
+		code = shrink(ctx, &p);
+	else
+		code = ctx->opts->sim_show ? show_seeds(ctx, &p) : run_seeds(ctx, &p);
+	scenario_close(&s);
+	return code;
 }

@@ -33,7 +33,7 @@ static enum err load(void *ctx, const char *path, const char **text, size_t *len
 	return OK;
 }
 
-static enum err open_scenario(const char *path, struct scenario *s, struct errmsg *em)
+enum err sim_run_open(const char *path, struct scenario *s, struct errmsg *em)
 {
 	struct mapped_file file;
 	struct files files = {.scenario_path = path};
@@ -98,7 +98,7 @@ int sim_run(const struct command_ctx *ctx)
 		command_print_error("sim run", "SCENARIO is missing: a TOML file, see sim/scenarios/");
 		return EXIT_USAGE;
 	}
-	enum err e = open_scenario(path, &s, &em);
+	enum err e = sim_run_open(path, &s, &em);
 	if (e != OK)
 		return command_fail(ctx, "%s", em.text);
 	e = prediction_run(&s, &p, &em);

@@ -3,9 +3,12 @@
 #define HEARTH_CLI_SIM_RUN_H
 
 #include "sim/prediction.h"
+#include "sim/scenario.h"
 
 #include <stdio.h>
 
+// sim_run_open reads a scenario and the files it names.
+MUST_USE enum err sim_run_open(const char *path, struct scenario *s, struct errmsg *em);
 void sim_run_print(FILE *to, const struct scenario *s, const struct prediction *p);
 MUST_USE enum err sim_run_print_json(FILE *to, const struct scenario *s, const struct prediction *p);
 

@@ -2,6 +2,7 @@
 
 #include "base/arena.h"
 #include "sim/sim_mix.h"
+#include "sim/trial_scenario.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #define PROBES_NS (120 * S)     // for the last requests
 #define QUIET_NS (30 * S)
 #define EVENTS_MAX 20000000
+#define SCENARIO_PATIENCE 5
 
 enum sub_seed { SEED_SHAPE = 101, SEED_NETWORK, SEED_FAULTS, SEED_WORK, SEED_HEAL };
 
@@ -28,6 +30,7 @@ struct trial {
 	struct network network;
 	struct sim_config config;
 	struct sim_machine machines[SIM_MACHINES_MAX];
+	int32_t devices[SIM_MACHINES_MAX]; // of a scenario's machines
 	int32_t n_strangers;
 	struct sim_fault_plan faults;
 	struct sim_world *w;
@@ -54,27 +57,36 @@ static void draw_machine(struct rng *r, struct sim_machine *m, int32_t i)
 	};
 }
 
+static void draw_cluster(struct trial *t, struct rng *r)
+{
+	struct sim_config *c = &t->config;
+	int32_t n_nodes = (int32_t)between(r, 2, 6);
+	t->n_strangers = (int32_t)between(r, 0, 3);
+	c->n_machines = 1 + n_nodes + t->n_strangers;
+	c->has_local_node = rng_below(r, 2) == 0;
+	for (int32_t i = 0; i < c->n_machines; i++) {
+		draw_machine(r, &t->machines[i], i);
+		t->machines[i].is_enrolled = i <= n_nodes;
+	}
+	c->machines = t->machines;
+	c->model = (struct sim_model_config){.n_layers = (int32_t)between(r, 2, 17), .hidden_dim = 2, .vocab_size = (int32_t)between(r, 20, 200)};
+	c->wire = WIRE_F32;
+	c->n_slots = (int32_t)between(r, 1, 5);
+	c->ctx_len = (int32_t)between(r, 24, 97);
+	c->chunk_max = (int32_t)between(r, 1, 13);
+	c->hop_credits = (int32_t)between(r, 1, 9);
+	c->n_nodes_min = (int32_t)between(r, 1, n_nodes + 1);
+}
+
 static void draw_shape(struct trial *t)
 {
 	struct sim_config *c = &t->config;
 	struct rng r;
 	rng_init(&r, sim_mix(t->p->seed, SEED_SHAPE));
-	int32_t n_nodes = (int32_t)between(&r, 2, 6);
-	t->n_strangers = (int32_t)between(&r, 0, 3);
-	c->n_machines = 1 + n_nodes + t->n_strangers;
-	c->has_local_node = rng_below(&r, 2) == 0;
-	for (int32_t i = 0; i < c->n_machines; i++) {
-		draw_machine(&r, &t->machines[i], i);
-		t->machines[i].is_enrolled = i <= n_nodes;
-	}
-	c->machines = t->machines;
-	c->model = (struct sim_model_config){.n_layers = (int32_t)between(&r, 2, 17), .hidden_dim = 2, .vocab_size = (int32_t)between(&r, 20, 200)};
-	c->wire = WIRE_F32;
-	c->n_slots = (int32_t)between(&r, 1, 5);
-	c->ctx_len = (int32_t)between(&r, 24, 97);
-	c->chunk_max = (int32_t)between(&r, 1, 13);
-	c->hop_credits = (int32_t)between(&r, 1, 9);
-	c->n_nodes_min = (int32_t)between(&r, 1, n_nodes + 1);
+	if (t->p->scenario != NULL)
+		trial_scenario(t->p->scenario, c, t->machines, t->devices);
+	else
+		draw_cluster(t, &r);
 	c->has_stop = rng_below(&r, 2) == 0;
 	c->keep_bytes = rng_below(&r, 4) == 0 ? rng_below(&r, 65536) : 1 << 24;
 	c->link_age_ns = rng_below(&r, 3) == 0 ? between(&r, 10, 40) * S : 0;
@@ -107,6 +119,8 @@ static enum err draw_network(struct trial *t, struct errmsg *em)
 	struct rng r;
 	rng_init(&r, sim_mix(t->p->seed, SEED_NETWORK));
 	int32_t n = t->config.n_machines;
+	if (t->p->scenario != NULL)
+		return trial_scenario_network(t->p->scenario, rng_u64(&r), t->devices, n, &t->arena, &t->network, em);
 	struct network_limits limits = {.machines_max = n, .access_points_max = 1, .links_max = n * n, .flows_max = 512};
 	enum err e = arena_open(network_arena_bytes(&limits), &t->arena);
 	if (e == OK)
@@ -143,6 +157,10 @@ static struct sim_request draw_request(struct trial *t, struct rng *r)
 	if (rng_below(r, 2) == 0)
 		q.sampling = (struct sampling){.temperature = 0.8f, .seed = rng_u64(r)};
 	q.sampling.top_p = 1;
+	if (t->p->scenario != NULL) { // large models take their time
+		q.n_prompt = q.n_prompt % 24 + 1;
+		q.n_predict = q.n_predict % 16 + 1;
+	}
 	return q;
 }
 
@@ -250,6 +268,8 @@ static bool is_ready(struct trial *t)
 // wait_for_ends runs until no request is open; what is open after `within_ns` hangs.
 static bool wait_for_ends(struct trial *t, int64_t within_ns, const char *what)
 {
+	if (t->p->scenario != NULL)
+		within_ns *= SCENARIO_PATIENCE;
 	int64_t end_ns = sim_world_now_ns(t->w) + within_ns;
 	while (sim_world_n_open(t->w) > 0 && sim_world_now_ns(t->w) < end_ns)
 		if (!run_until(t, sim_world_now_ns(t->w) + S))

@@ -8,6 +8,7 @@
 #define HEARTH_SIM_TRIAL_H
 
 #include "sim/faults.h"
+#include "sim/scenario.h"
 #include "sim/sim_model.h"
 #include "sim/world.h"
 
@@ -20,6 +21,7 @@ struct trial_params {
 	int64_t from_ns, until_ns;   // faults outside are left out; 0 and INT64_MAX
 	bool recovery;               // the loss of a node ends no answer; with a journal (3 of 4 seeds), a crash of the coordinator neither
 	const struct sim_model_config *model; // NULL: a chain of hashes
+	const struct scenario *scenario;      // its machines, links and model instead of drawn ones; NULL: drawn
 	struct sim_observer observer;
 };
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define AT_ONE_TIME_MAX 1000000 // events without time passing: something calls itself
+#define AT_ONE_TIME_MAX 100000 // events without time passing: something calls itself
 
 // ---- telling
 

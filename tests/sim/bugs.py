@@ -139,8 +139,10 @@ def catch(name, n_seeds):
         errors = make()
         if errors:
             return False, "it does not build: %s" % errors
-        for first in range(1, n_seeds + 1, 100): # most are caught early
-            p = subprocess.run(["build/bin/hearth", "sim", "check", "--seeds", "%d..%d" % (first, min(first + 99, n_seeds)), "--json"], cwd=COPY,
+        last = 0
+        while last < n_seeds:
+            first, last = last + 1, min(n_seeds, last + 20 if last < 100 else last + 100) # most are caught early
+            p = subprocess.run(["build/bin/hearth", "sim", "check", "--seeds", "%d..%d" % (first, last), "--json"], cwd=COPY,
                                capture_output=True, text=True)
             failures = json.loads(p.stdout)["failures"]
             if failures:
