@@ -125,6 +125,8 @@ void http_stream_begin(struct http_exchange *x)
 // append makes room and copies; the caller has the mutex.
 static bool append(struct http_exchange *x, const char *text, size_t len)
 {
+	if (len == 0)
+		return true; // of a stream that is read again from its last event on: there may be no buffer yet
 	if (x->out_begin > 0 && x->out_len > 0)
 		memmove(x->out, x->out + x->out_begin, x->out_len);
 	x->out_begin = 0;

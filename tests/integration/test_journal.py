@@ -15,10 +15,15 @@ import time
 import pytest
 
 from api import JSON, LONG, Api, Reader, events, in_parallel, same, texts
-from cluster import MEMORY_ROOM_KIB, PATIENCE, ROOT, free_port, wait_until
+from cluster import IS_SANITIZED, MEMORY_ROOM_KIB, PATIENCE, ROOT, free_port, wait_until
 
 REQUESTS = "/v1/hearth/requests/"
 UNKNOWN = REQUESTS + "0123456789abcdef" * 2
+
+
+def many(n):
+    """Tokens of an answer that is not over before a test has done what it wants in the middle of it."""
+    return n // 3 if IS_SANITIZED else n
 
 
 def blocks(response, n=None):
@@ -146,7 +151,7 @@ def killed_at(kept, n, requests):
 @pytest.mark.deadline(240)
 def test_an_answer_goes_on_byte_for_byte_after_the_coordinator_was_killed(tiny_cluster, n):
     kept = Kept(tiny_cluster, "--ctx", "32768", "--slots", "4", "--no-node", "--nodes", "1", node="a")
-    killed_at(kept, n, [dict(how, prompt="hello", max_tokens=n + 1500) for how in (GREEDY, SEEDED, DRAWN)])
+    killed_at(kept, n, [dict(how, prompt="hello", max_tokens=n + many(1500)) for how in (GREEDY, SEEDED, DRAWN)])
 
 
 @pytest.mark.deadline(240)
@@ -159,7 +164,7 @@ def test_the_demo_model_goes_on_after_its_coordinator_was_killed(cluster):
 def test_an_answer_survives_being_killed_twice_and_a_prompt_in_the_queue_too(tiny_cluster):
     kept = Kept(tiny_cluster, "--ctx", "32768", "--slots", "1")
     tiny_cluster.wait_ready()
-    first, first_id = kept.post(stream=True, prompt="hello", max_tokens=4000, seed=1)
+    first, first_id = kept.post(stream=True, prompt="hello", max_tokens=many(4000), seed=1)
     queued, queued_id = kept.post(stream=True, prompt="the cat", max_tokens=20, seed=2, stop=["never said"], hearth={})
     data = b"".join(blocks(first, 5))
     kept.kill()
@@ -178,7 +183,6 @@ def test_an_answer_survives_being_killed_twice_and_a_prompt_in_the_queue_too(tin
     kept.wait_no_files()
 
 
-@pytest.mark.covering
 def test_an_answer_in_one_piece_is_one_event_of_the_same_bytes(kept):
     r, id = kept.post(prompt="hello", max_tokens=30, seed=3, hearth={})
     whole = r.read()
@@ -186,35 +190,34 @@ def test_an_answer_in_one_piece_is_one_event_of_the_same_bytes(kept):
     kept.wait_no_files()
     # A client that waits for an answer in one piece hears its id with it, so one that loses it cannot come back: this test has the id from the journal.
     with socket.create_connection(("127.0.0.1", kept.api.port)) as s:
-        body = json.dumps({"model": "tiny", "prompt": "hello", "max_tokens": 3000, "seed": 3}).encode()
+        body = json.dumps({"model": "tiny", "prompt": "hello", "max_tokens": many(3000), "seed": 3}).encode()
         s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         wait_until(kept.files, 10, "the journal's file")
         id = kept.files()[0].read_bytes()[8:24].hex()
         kept.kill()
     kept.start_again()
     evs = events(kept.all_of(id))
-    assert evs[1] == "[DONE]" and evs[0]["usage"]["completion_tokens"] == 3000 and evs[0]["object"] == "text_completion"
-    assert evs[0]["choices"] == kept.api.complete(prompt="hello", max_tokens=3000, seed=3)["choices"]
+    assert evs[1] == "[DONE]" and evs[0]["usage"]["completion_tokens"] == many(3000) and evs[0]["object"] == "text_completion"
+    assert evs[0]["choices"] == kept.api.complete(prompt="hello", max_tokens=many(3000), seed=3)["choices"]
 
 
 # ---- reading again, without any trouble
 
 @pytest.mark.covering
 def test_a_request_that_is_to_be_kept_goes_on_without_its_client(kept):
-    r, id = kept.post(stream=True, prompt="hello", seed=5, max_tokens=4000, hearth={"keep": True})
+    r, id = kept.post(stream=True, prompt="hello", seed=5, max_tokens=many(4000), hearth={"keep": True})
     begin = b"".join(blocks(r, 7))
     r.close()
     followers = [kept.follow(id, after=7), kept.follow(id, header=7), kept.follow(id, after=3, header=7)]  # the header is what a browser says later
     rests = in_parallel(3, lambda i: b"".join(blocks(followers[i])))
     assert rests[0] == rests[1] == rests[2]
     whole = kept.all_of(id)
-    assert begin + rests[0] == whole and len(events(whole)) > 500
+    assert begin + rests[0] == whole and len(events(whole)) > 300
     assert kept.all_of(id, after=len(events(whole)) - 1) == b"id: %d\ndata: [DONE]\n\n" % len(events(whole))
     assert kept.all_of(id, after=len(events(whole))) == b""
     kept.wait_no_files()
 
 
-@pytest.mark.covering
 def test_a_request_ends_with_its_last_reader(kept):
     r, id = kept.post(stream=True, **LONG)
     blocks(r, 3)
@@ -307,7 +310,7 @@ def test_wrong_ids_and_numbers_get_an_error(kept):
 
 
 def test_a_number_that_is_not_reached_yet_waits_and_then_says_where_the_stream_ended(kept):
-    r, id = kept.post(stream=True, prompt="hello", temperature=0, max_tokens=6000)
+    r, id = kept.post(stream=True, prompt="hello", temperature=0, max_tokens=many(6000))
     ahead = kept.follow(id, after=100000)
     whole = b"".join(blocks(r))
     rest = ahead.read().decode()
@@ -317,7 +320,6 @@ def test_a_number_that_is_not_reached_yet_waits_and_then_says_where_the_stream_e
 
 # ---- the journal's own troubles
 
-@pytest.mark.covering
 def test_the_journal_is_private_and_gone_when_the_answer_is(kept):
     r, id = kept.post(stream=True, **LONG)
     blocks(r, 1)
@@ -347,9 +349,8 @@ def test_without_a_journal_nothing_is_on_disk_and_nothing_survives(kept):
     assert kept.is_unknown(id)
 
 
-@pytest.mark.covering
 def test_a_journal_of_another_wire_type_or_model_is_refused_and_waits(kept):
-    r, id = kept.post(stream=True, hearth={"keep": True}, prompt="hello", seed=1, max_tokens=4000)
+    r, id = kept.post(stream=True, hearth={"keep": True}, prompt="hello", seed=1, max_tokens=many(4000))
     begin = b"".join(blocks(r, 4))
     kept.kill()
     kept.start_again("--wire", "q8")
@@ -359,7 +360,7 @@ def test_a_journal_of_another_wire_type_or_model_is_refused_and_waits(kept):
     kept.kill()
     kept.options = ("--ctx", "500")
     kept.start_again()
-    assert "not computed again: it was for --ctx 400" in kept.log()
+    assert "not computed again: it was for --ctx %d" % (3 + many(4000)) in kept.log()
     kept.kill()
     other = kept.cluster.folder / "other.gguf"
     shutil.copy(kept.cluster.model, other)
@@ -380,7 +381,7 @@ def test_a_journal_of_another_wire_type_or_model_is_refused_and_waits(kept):
 
 
 def test_a_damaged_journal_is_told_and_the_rest_goes_on(kept):
-    streams = [kept.post(stream=True, hearth={"keep": True}, prompt="hello", seed=i, max_tokens=4000) for i in range(3)]
+    streams = [kept.post(stream=True, hearth={"keep": True}, prompt="hello", seed=i, max_tokens=many(4000)) for i in range(3)]
     for r, _ in streams:
         blocks(r, 1)
     kept.kill()
@@ -436,7 +437,7 @@ def test_a_full_disk_ends_no_answer(kept):
 
 
 def test_an_orderly_stop_leaves_what_is_to_be_kept_for_the_next_start(kept):
-    r, id = kept.post(stream=True, hearth={"keep": True}, prompt="hello", seed=9, max_tokens=6000)
+    r, id = kept.post(stream=True, hearth={"keep": True}, prompt="hello", seed=9, max_tokens=many(6000))
     other, other_id = kept.post(stream=True, **LONG)
     begin = b"".join(blocks(r, 4))
     blocks(other, 4)
