@@ -171,11 +171,11 @@ class Cluster:
 
     # The coordinator
 
-    def serve(self, *options, name="coordinator", http=False, port=0):
+    def serve(self, *options, name="coordinator", http=False, port=0, listen=None):
         """Starts the coordinator on ports of the loopback address, and waits until it takes commands. http: True, or a port."""
         self.coordinator = name
         web = ["--http", "127.0.0.1:%d" % (0 if http is True else http)] if http else ["--no-http"]
-        p = self.start(name, "serve", self.model, "--state", self.state(name), "--listen", "127.0.0.1:%d" % port, *web, *options)
+        p = self.start(name, "serve", self.model, "--state", self.state(name), "--listen", listen or "127.0.0.1:%d" % port, *web, *options)
 
         def ready():
             assert p.is_running(), "serve ended with code %s:\n%s" % (p.popen.returncode, p.log())
