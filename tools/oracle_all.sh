@@ -1,5 +1,5 @@
 #!/bin/sh
-# Asks the independent implementations again (llama.cpp, Hugging Face tokenizers, the gguf package, tomllib) and compares with what
+# Asks the independent implementations again (llama.cpp, Hugging Face tokenizers, jinja2, the gguf package, tomllib) and compares with what
 # is committed in tests/golden/: what they say today must be what the tests hold us to. Fetches them into build/oracle/ the first time.
 set -eu
 cd "$(dirname "$0")/.."
@@ -16,6 +16,8 @@ echo "== gguf"
 cmp build/oracle/gguf_smollm2.txt tests/golden/gguf_smollm2.txt
 echo "== tokenizers"
 "$python" tools/oracle/tokenizer_reference.py
+echo "== chat template"
+"$python" tools/oracle/chat_reference.py
 echo "== llama.cpp"
 "$python" tools/oracle/llama_reference.py
 "$python" tools/oracle/llama_f32_reference.py

@@ -1,11 +1,9 @@
 #!/usr/bin/env python3
 """Writes tests/golden/llama_smollm2_f32.json: llama.cpp's logits with every weight dequantised to f32, so without its rounding noise.
 
-Wants the gguf package (oracle_all.sh installs it) and 540 MB under build/oracle/."""
+Wants 540 MB under build/oracle/."""
 import json
 import os
-import subprocess
-import sys
 
 import oracle
 import prompts
@@ -18,7 +16,7 @@ F32 = os.path.join(oracle.ROOT, "build/oracle/smollm2_f32.gguf")
 def main():
     with open(os.path.join(oracle.ROOT, "tests/golden/llama_smollm2.json")) as f:
         llama_cpp = json.load(f)["llama_cpp"]
-    subprocess.run([sys.executable, os.path.join(oracle.ROOT, "tools/oracle/dequantise.py"), oracle.MODEL, F32], check=True)
+    oracle.call(CPU, "dequantise", oracle.MODEL, F32)
     runs = oracle.logits(F32, [(text, special) for _, text, special in prompts.PROMPTS], N, "f32", CPU)
     os.remove(F32)
     head = {
