@@ -219,7 +219,8 @@ static bool choose(const struct coordinator *c, struct plan *out, bool *is_repai
 	if (!c->had_plan && n_joined < c->config.n_nodes_min)
 		return say_missing(c, why, "joined nodes", n_joined, c->config.n_nodes_min);
 	if (n == 0) {
-		snprintf(why, REASON_CAP, "no node has joined, and this machine holds no layers (--no-node)");
+		text_copy(why, REASON_CAP,
+			c->config.has_local_node ? "the node on this machine is not ready" : "no node has joined, and this machine holds no layers (--no-node)");
 		add_failure(c, why);
 		return false;
 	}
@@ -268,6 +269,12 @@ static void say_bye(struct coordinator *c, struct coord_effects *fx)
 	}
 }
 
+// is_starting: the node on this machine has not said Hello yet. That takes a moment, and is nothing to warn of.
+static bool is_starting(const struct coordinator *c)
+{
+	return c->config.has_local_node && !c->had_plan && c->members[0].state != MEMBER_READY;
+}
+
 static void make_plan(struct coordinator *c, struct coord_effects *fx)
 {
 	struct plan p;
@@ -277,7 +284,7 @@ static void make_plan(struct coordinator *c, struct coord_effects *fx)
 	if (!choose(c, &p, &is_repair, why)) {
 		planning_drop(c, fx);
 		c->plan_dirty = false;
-		if (strcmp(why, c->waiting_for) != 0)
+		if (!is_starting(c) && strcmp(why, c->waiting_for) != 0)
 			coord_log(fx, LOG_WARNING, "no plan: %s", why);
 		text_copy(c->waiting_for, sizeof c->waiting_for, why);
 		return;

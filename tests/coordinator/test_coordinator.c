@@ -1,4 +1,5 @@
 // The coordinator core, event by event: the test plays the host, the disk and the nodes. What needs a whole ring is in test_ring.c.
+#include "base/log.h"
 #include "tests/support/coord_host.h"
 
 // ---- invites
@@ -532,6 +533,33 @@ static void a_join_link_carries_no_pings(void **state)
 	stop(&h);
 }
 
+static int32_t n_warnings(struct host *h)
+{
+	int32_t n = 0;
+	struct coord_effect *f;
+	for (int32_t i = 0; (f = find_fx(h, COORD_FX_LOG, i)) != NULL; i++)
+		n += f->u.log.level <= LOG_WARNING;
+	return n;
+}
+
+static void a_start_warns_only_when_nobody_is_there_to_come(void **state)
+{
+	(void)state;
+	struct coord_status st;
+	for (int32_t local = 0; local < 2; local++) {
+		struct host h;
+		struct coordinator_config config = base_config();
+		config.self = record(NODES_MAX).id;
+		config.has_local_node = local == 1;
+		start(&h, &config, 0);
+		assert_int_equal(n_warnings(&h), 1 - local);
+		coordinator_status(h.c, &st);
+		assert_string_equal(st.waiting_for,
+			local ? "the node on this machine is not ready" : "no node has joined, and this machine holds no layers (--no-node)");
+		stop(&h);
+	}
+}
+
 static void requests_that_cannot_be_are_ended_at_once(void **state)
 {
 	(void)state;
@@ -603,6 +631,7 @@ int main(void)
 		cmocka_unit_test(silence_while_this_machine_slept_is_forgiven_whatever_event_wakes_it),
 		cmocka_unit_test(session_wait_counts_from_the_loss_not_from_the_request),
 		cmocka_unit_test(a_join_link_carries_no_pings),
+		cmocka_unit_test(a_start_warns_only_when_nobody_is_there_to_come),
 		cmocka_unit_test(requests_that_cannot_be_are_ended_at_once),
 		cmocka_unit_test(plan_epochs_grow_over_restarts),
 	};
