@@ -129,6 +129,24 @@ static void drop_sent(struct sim_node *n, int32_t slot)
 {
 	free(n->sent[slot]);
 	n->sent[slot] = NULL;
+	n->n_sent[slot] = 0;
+}
+
+// check_sent: what a stage keeps of what it sent is bounded, and fetched only where it is.
+static void check_sent(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
+{
+	int32_t slot = f->u.keep.slot, end = f->u.keep.pos + f->u.keep.n_tokens;
+	if (f->type == NODE_FX_FETCH && end > n->n_sent[slot])
+		sim_world_fail(w, "node %d fetches position %d of slot %d and keeps %d", n->machine, end - 1, slot, n->n_sent[slot]);
+	if (f->type == NODE_FX_FETCH || end <= n->n_sent[slot])
+		return;
+	n->n_sent[slot] = end;
+	uint64_t n_rows = 0;
+	for (int32_t i = 0; i < SESSIONS_MAX; i++)
+		n_rows += (uint64_t)n->n_sent[i];
+	if (n_rows * w->model.row_real > w->config.keep_bytes)
+		sim_world_fail(w, "node %d keeps %llu rows, more than its %llu bytes", n->machine, (unsigned long long)n_rows,
+			(unsigned long long)w->config.keep_bytes);
 }
 
 static void fx_sent_rows(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
@@ -146,6 +164,7 @@ static void fx_sent_rows(struct sim_world *w, struct sim_node *n, const struct n
 		sim_world_fail(w, "node %d fetches what it does not keep, slot %d", n->machine, slot);
 		return;
 	}
+	check_sent(w, n, f);
 	uint8_t *at = n->sent[slot] + (size_t)f->u.keep.pos * row;
 	memcpy(f->type == NODE_FX_KEEP ? at : buf, f->type == NODE_FX_KEEP ? buf : at, len);
 }

@@ -129,6 +129,7 @@ struct sim_node {
 	struct sim_node_job forward;
 	struct node_effect load; // the one under way; id 0: none
 	uint8_t *sent[SESSIONS_MAX]; // by slot: (ctx_len, row_kept) of what the core keeps of what it sent; NULL: nothing
+	int32_t n_sent[SESSIONS_MAX]; // rows of it
 	bool store_is_busy;
 	uint32_t store_id;
 	uint64_t store_epoch;
