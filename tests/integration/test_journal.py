@@ -273,6 +273,23 @@ def test_a_refused_request_has_its_status_for_who_follows_too(kept):
     assert (r.status, id) == (400, None)  # refused before it was one
 
 
+def test_answers_that_ended_are_held_up_to_a_number(tiny_cluster):
+    kept = Kept(tiny_cluster, "--ctx", "512", "--slots", "8", "--no-journal")
+    tiny_cluster.wait_ready()
+
+    def ask(_):
+        r, id = kept.post(stream=True, prompt="hello", max_tokens=2)
+        return id, b"".join(blocks(r))
+    first = ask(0)
+    assert kept.all_of(first[0]) == first[1]
+    before = kept.process.memory_kib()
+    later = [pair for _ in range(129) for pair in in_parallel(8, ask)]  # 1,032: eight more than are held
+    wait_until(lambda: kept.is_unknown(first[0]), 10, "the first one to make room")
+    assert all(kept.all_of(id) == data for id, data in later[-900::100])
+    assert kept.process.memory_kib() - before < 8 * 1024 + MEMORY_ROOM_KIB
+    assert kept.files() == []
+
+
 # ---- hostile
 
 @pytest.mark.covering
