@@ -1,6 +1,7 @@
 // A plan: which layers each stage of the ring runs. Pure.
 //
-// For now layers are split evenly, or as the operator gave them; the planner (cost-model) comes later and fills the same struct.
+// Layers are split evenly, or as the operator gave them, and a plan that lost stages is repaired.
+// A planner by cost (partition/cost.h) would fill the same struct.
 #ifndef HEARTH_PARTITION_PLAN_H
 #define HEARTH_PARTITION_PLAN_H
 
