@@ -9,7 +9,7 @@
 #define SESSIONS_MAX 64         // requests in flight or queued at the coordinator
 #define LOSSES_MAX 16           // plans lost while one token was computed: more says that the request itself brings machines down
 #define SLOTS_DEFAULT 8         // KV slots per stage: requests computed at once
-#define STALL_S_DEFAULT 60      // seconds an answer waits for the ring without a sign of it; a slow machine needs some for one step of a big model
+#define STALL_S_DEFAULT 600     // seconds an answer waits for the ring without a sign of it: a chunk of 512 tokens of a 32B model takes a Pi minutes
 #define NAME_CAP 64             // a node's name with its NUL
 #define ADDRS_MAX 8             // addresses one machine announces
 #define ADDR_CAP 128            // "host:port" with its NUL; a DNS name is at most 253, ours are shorter

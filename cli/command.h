@@ -54,6 +54,7 @@ int serve_main(const struct command_ctx *ctx);
 int invite_main(const struct command_ctx *ctx);
 int join_main(const struct command_ctx *ctx);
 int revoke_main(const struct command_ctx *ctx);
+int drain_main(const struct command_ctx *ctx);
 int status_main(const struct command_ctx *ctx);
 int inspect_main(const struct command_ctx *ctx);
 int tokenize_main(const struct command_ctx *ctx);

@@ -21,6 +21,10 @@ static const struct command table[] = {
 		"Asks the running coordinator to delete the node's key: its links close at once, those with other nodes too, and it is refused until it "
 		"joins with a new invite.",
 		false, revoke_main},
+	{"drain", FOR_DRAIN, "NODE [OPTIONS]", "move a node's layers to the others",
+		"Asks the running coordinator to go on without the node, also in the middle of answers: its layers move to the others, it stays connected and a member. "
+		"Lasts until --undo, or until the coordinator ends.",
+		false, drain_main},
 	{"status", FOR_STATUS, "[OPTIONS]", "show the cluster: nodes, links, layers, requests", NULL, false, status_main},
 	{"inspect", FOR_INSPECT, "MODEL [OPTIONS]", "show what a model file holds, and whether Hearth can run it", NULL, false, inspect_main},
 	{"tokenize", FOR_TOKENIZE, "MODEL -p TEXT [OPTIONS]", "show the tokens of a text",

@@ -4,8 +4,8 @@
 #define AT(field) offsetof(struct options, field)
 #define FOR_MODEL (FOR_RUN | FOR_SERVE | FOR_INSPECT | FOR_TOKENIZE)
 #define FOR_COMPUTE (FOR_RUN | FOR_SERVE | FOR_JOIN)
-#define FOR_STATE (FOR_RUN | FOR_SERVE | FOR_INVITE | FOR_JOIN | FOR_REVOKE | FOR_STATUS)
-#define FOR_ALL 0xfff
+#define FOR_STATE (FOR_RUN | FOR_SERVE | FOR_INVITE | FOR_JOIN | FOR_REVOKE | FOR_DRAIN | FOR_STATUS)
+#define FOR_ALL 0x1fff
 
 static const char *const log_words[] = {"error", "warning", "info", "debug", NULL};
 static const char *const simd_words[] = {"portable", "avx2", NULL};
@@ -28,6 +28,9 @@ static const struct option table[] = {
 		.help = "read the invite from a file; without it and without - the invite is asked for"},
 	{.placeholder = "NODE", .commands = FOR_REVOKE, .kind = OPTION_STRING, .offset = AT(node), .required = true,
 		.help = "the node to shut out, by its name or its id as `hearth status` shows them"},
+	{.placeholder = "NODE", .commands = FOR_DRAIN, .kind = OPTION_STRING, .offset = AT(node), .required = true,
+		.help = "the node, by its name or its id as `hearth status` shows them"},
+	{.flag = "--undo", .commands = FOR_DRAIN, .kind = OPTION_BOOL, .offset = AT(undo), .help = "let it hold layers again"},
 	{.flag = "--no-qr", .commands = FOR_INVITE, .kind = OPTION_BOOL, .offset = AT(no_qr),
 		.help = "print the invite without its QR code"},
 

@@ -32,6 +32,7 @@ enum {
 	FOR_TRACE = 1 << 9,
 	FOR_SIM = 1 << 10,
 	FOR_EMULATE = 1 << 11,
+	FOR_DRAIN = 1 << 12,
 };
 
 enum option_kind {
@@ -129,7 +130,8 @@ struct options {
 	const char *control;
 	const char *send;
 
-	// invite, revoke
+	// invite, revoke, drain
+	bool undo;
 	bool no_qr;
 	const char *node;
 

@@ -23,6 +23,7 @@ struct member {
 	int64_t retry_ns;       // until then no plan counts on it; 0: plans do
 	struct backoff backoff; // of that pause
 	bool leaving;
+	bool drained; // an operator wants it without layers
 	bool bye_sent;
 	int32_t n_flaps;   // times it was lost while it had a part
 	int64_t settle_ns; // lost before and back: until then it is only used if nothing goes without it; 0: settled
@@ -208,6 +209,7 @@ void members_on_join_failed(struct coordinator *c, const struct coord_event *ev,
 void members_on_join_link(struct coordinator *c, struct coord_link *l, struct coord_effects *fx);
 void members_on_join_message(struct coordinator *c, struct coord_link *l, const struct msg *m, struct coord_effects *fx);
 void members_on_invite(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
+void members_on_drain(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
 void members_on_revoke(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
 void members_on_stored(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
 void members_on_hello(struct coordinator *c, int32_t member, const struct msg_hello *h, struct coord_effects *fx);
@@ -218,6 +220,8 @@ int64_t members_deadline_ns(const struct coordinator *c);
 // planning.c
 void planning_init_member(struct member *m);
 void planning_pump(struct coordinator *c, struct coord_effects *fx);
+// planning_is_possible tells whether those who may hold layers now are enough for a plan; `why` says what is missing.
+bool planning_is_possible(const struct coordinator *c, char why[REASON_CAP]);
 void planning_on_random(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
 void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch epoch, const char *error, struct coord_effects *fx);
 // planning_drop: what is on its way may be lost, credits too. The next plan begins with full credits under a new plan_epoch; answers wait for it.

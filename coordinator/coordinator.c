@@ -253,6 +253,7 @@ void coordinator_step(struct coordinator *c, const struct coord_event *ev, struc
 		members_on_invite(c, ev, fx);
 		break;
 	case COORD_EV_REVOKE: members_on_revoke(c, ev, fx); break;
+	case COORD_EV_DRAIN: members_on_drain(c, ev, fx); break;
 	case COORD_EV_FORWARD_DONE: sessions_on_forward_done(c, ev, fx); break;
 	case COORD_EV_SAMPLED: sessions_on_sampled(c, ev, fx); break;
 	case COORD_EV_STORED: members_on_stored(c, ev, fx); break;
@@ -287,6 +288,8 @@ static const char *state_words(const struct member *m)
 {
 	if (m->leaving)
 		return "leaving";
+	if (m->drained && m->state == MEMBER_READY)
+		return m->stage >= 0 ? "draining" : "drained";
 	switch (m->state) {
 	case MEMBER_ABSENT: return "absent";
 	case MEMBER_CONNECTED: return "connected";

@@ -89,6 +89,7 @@ enum coord_event_type {
 	COORD_EV_CANCEL,
 	COORD_EV_INVITE,      // operator
 	COORD_EV_REVOKE,      // operator
+	COORD_EV_DRAIN,       // operator: a member shall hold no layers, or may again
 	COORD_EV_FORWARD_DONE,
 	COORD_EV_SAMPLED,
 	COORD_EV_STORED,
@@ -160,7 +161,8 @@ struct coord_event {
 		struct {
 			uint64_t ticket;
 			const char *who; // name, or hexadecimal NodeID (a prefix of 8 digits or more)
-		} revoke;
+			bool undo;       // DRAIN
+		} revoke; // also drain
 		struct {
 			uint32_t id;
 			const enum err *errs; // in the order of the effect; NULL: all are OK
@@ -317,7 +319,7 @@ struct member_epoch coordinator_member_epoch(const struct coordinator *c);
 struct coord_member_status {
 	struct node_id id;
 	char name[NAME_CAP];
-	char state[32];      // "ready", "connected", "absent", "leaving", "refused"
+	char state[32];      // "ready", "connected", "absent", "leaving", "draining", "drained", "refused"
 	char detail[REASON_CAP]; // why it is refused or was lost; ""
 	char remote[ADDR_CAP];
 	bool is_local;

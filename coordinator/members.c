@@ -19,7 +19,7 @@ int32_t member_find(const struct coordinator *c, struct node_id id)
 
 bool member_is_eligible(const struct member *m)
 {
-	return m->used && !m->pending && m->state == MEMBER_READY && m->has_data && !m->leaving && m->retry_ns == 0;
+	return m->used && !m->pending && m->state == MEMBER_READY && m->has_data && !m->leaving && !m->drained && m->retry_ns == 0;
 }
 
 static void set_member(struct member *m, const struct member_record *r)
@@ -401,15 +401,43 @@ static struct member_epoch next_epoch(const struct coordinator *c)
 	return e;
 }
 
+// find_or_answer returns the one member an operator means; else it says so, and returns -1.
+static int32_t find_or_answer(const struct coordinator *c, uint64_t ticket, const char *who, struct coord_effects *fx)
+{
+	int32_t n_found, i = find_named(c, who, &n_found);
+	if (n_found == 1)
+		return i;
+	coord_answer(fx, ticket, ERR_NOT_FOUND, n_found == 0 ? "no member is called %s (see hearth status)" :
+		"several members are called %s: use the id that hearth status shows", who);
+	return -1;
+}
+
+void members_on_drain(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
+{
+	uint64_t ticket = ev->u.revoke.ticket;
+	int32_t i = find_or_answer(c, ticket, ev->u.revoke.who, fx);
+	if (i < 0)
+		return;
+	struct member *m = &c->members[i];
+	char why[REASON_CAP];
+	bool was_drained = m->drained;
+	m->drained = !ev->u.revoke.undo;
+	if (m->drained && m->stage >= 0 && !planning_is_possible(c, why)) {
+		m->drained = was_drained;
+		coord_answer(fx, ticket, ERR_STATE, "nobody could take its layers: %s", why);
+		return;
+	}
+	c->plan_dirty = c->plan_dirty || m->drained != was_drained;
+	coord_log(fx, LOG_INFO, "node %s %s", m->hello.name, m->drained ? "shall hold no layers" : "may hold layers again");
+	coord_answer(fx, ticket, OK, "%s", m->hello.name);
+}
+
 void members_on_revoke(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
 {
 	uint64_t ticket = ev->u.revoke.ticket;
-	int32_t n_found, i = find_named(c, ev->u.revoke.who, &n_found);
-	if (n_found != 1) {
-		coord_answer(fx, ticket, ERR_NOT_FOUND, n_found == 0 ? "no member is called %s (see hearth status)" :
-			"several members are called %s: use the id that hearth status shows", ev->u.revoke.who);
+	int32_t i = find_or_answer(c, ticket, ev->u.revoke.who, fx);
+	if (i < 0)
 		return;
-	}
 	struct coord_effect *f;
 	struct store_wait *w = store(c, STORE_REVOKE, STORE_FOR_REVOKE, fx, &f);
 	if (w == NULL) {

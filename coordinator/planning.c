@@ -240,6 +240,13 @@ static bool choose(const struct coordinator *c, struct plan *out, bool *is_repai
 	return true;
 }
 
+bool planning_is_possible(const struct coordinator *c, char why[REASON_CAP])
+{
+	struct plan p;
+	bool is_repair;
+	return choose(c, &p, &is_repair, why);
+}
+
 static bool same_stages(const struct plan *a, const struct plan *b)
 {
 	return a->n_stages == b->n_stages && memcmp(a->stages, b->stages, (size_t)a->n_stages * sizeof a->stages[0]) == 0;
@@ -309,7 +316,7 @@ static bool may_come_back(const struct coordinator *c)
 {
 	for (int32_t i = 0; c->now_ns < c->grace_ns && i < c->plan.n_stages; i++) {
 		int32_t k = member_find(c, c->plan.stages[i].node);
-		if (k >= 0 && !member_is_eligible(&c->members[k]) && !c->members[k].leaving && !c->members[k].load_failed)
+		if (k >= 0 && !member_is_eligible(&c->members[k]) && !c->members[k].leaving && !c->members[k].drained && !c->members[k].load_failed)
 			return true;
 	}
 	return false;
@@ -318,7 +325,7 @@ static bool may_come_back(const struct coordinator *c)
 static bool somebody_leaves(const struct coordinator *c)
 {
 	for (int32_t i = 0; i < MEMBERS_MAX; i++)
-		if (c->members[i].used && c->members[i].leaving && c->members[i].stage >= 0)
+		if (c->members[i].used && (c->members[i].leaving || c->members[i].drained) && c->members[i].stage >= 0)
 			return true;
 	return false;
 }
@@ -335,10 +342,8 @@ static bool should_plan(const struct coordinator *c)
 	if (c->plan_state != PLAN_READY || is_idle)
 		return true;
 	// A newcomer waits for the answers under way. Who leaves does not, as long as the others can go on: to move costs less than to wait.
-	struct plan p;
 	char why[REASON_CAP];
-	bool is_repair;
-	return somebody_leaves(c) && choose(c, &p, &is_repair, why);
+	return somebody_leaves(c) && planning_is_possible(c, why);
 }
 
 void planning_pump(struct coordinator *c, struct coord_effects *fx)

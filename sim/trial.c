@@ -88,6 +88,7 @@ static void draw_shape(struct trial *t)
 	else
 		draw_cluster(t, &r);
 	c->has_stop = rng_below(&r, 2) == 0;
+	c->stall_ns = 60 * S;
 	c->keep_bytes = rng_below(&r, 4) == 0 ? rng_below(&r, 65536) : 1 << 24;
 	c->link_age_ns = rng_below(&r, 3) == 0 ? between(&r, 10, 40) * S : 0;
 	c->encrypt = sim_mix(t->p->seed, 77) % 20 == 0;

@@ -266,6 +266,7 @@ static void init_head(struct sim_world *w)
 	snprintf(k->local_name, sizeof k->local_name, "%s", w->machines[0].name);
 	k->n_stop_ids = c->has_stop;
 	k->liveness = c->liveness.dead_after_ns > 0 ? c->liveness : liveness_defaults;
+	k->stall_ns = c->stall_ns;
 	k->session_wait_ns = c->session_wait_ns > 0 ? c->session_wait_ns : INT64_C(150000000000);
 }
 

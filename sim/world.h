@@ -112,6 +112,7 @@ struct sim_config {
 	int32_t split[STAGES_MAX], n_split;
 	bool has_stop;           // token 0 ends an answer
 	int64_t session_wait_ns; // 0: the program's default
+	int64_t stall_ns;        // of coordinator_config; 0: the program's default
 	uint64_t keep_bytes;     // of states each node keeps of what it sent
 	int64_t link_age_ns;     // 0: the program's default, an hour
 	struct liveness_limits liveness; // zeroed: the program's default

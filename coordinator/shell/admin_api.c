@@ -90,7 +90,7 @@ json_t *admin_status_json(const struct coord_runtime *coord, const struct model 
 	return o ? o : failure("the status holds a name that is not UTF-8");
 }
 
-// ---- invite and revoke
+// ---- invite, revoke, drain
 
 static void on_invited(void *ctx, enum err err, const char *text, const struct invite *invite)
 {
@@ -113,7 +113,7 @@ static void on_invited(void *ctx, enum err err, const char *text, const struct i
 	invite_wipe(&full);
 }
 
-static void on_revoked(void *ctx, enum err err, const char *text)
+static void on_answered(void *ctx, enum err err, const char *text)
 {
 	finish(ctx, err == OK ? json_pack("{s:b}", "ok", 1) : failure(text));
 }
@@ -126,13 +126,28 @@ static void do_invite(struct command_run *c)
 		coord_runtime_invite(c->api->p.coord, on_invited, c);
 }
 
-static void do_revoke(struct command_run *c, const json_t *line)
+// node_of returns the member a command is about; NULL when it has said what is wrong.
+static const char *node_of(struct command_run *c, const json_t *line)
 {
 	const char *who = json_string_value(json_object_get(line, "node"));
-	if (who == NULL || who[0] == '\0' || strlen(who) > 2 * NODE_ID_BYTES)
-		finish(c, failure("revoke: \"node\" is missing or too long"));
-	else
-		coord_runtime_revoke(c->api->p.coord, who, on_revoked, c);
+	if (who != NULL && who[0] != '\0' && strlen(who) <= 2 * NODE_ID_BYTES)
+		return who;
+	finish(c, failure("\"node\" is missing or too long"));
+	return NULL;
+}
+
+static void do_revoke(struct command_run *c, const json_t *line)
+{
+	const char *who = node_of(c, line);
+	if (who != NULL)
+		coord_runtime_revoke(c->api->p.coord, who, on_answered, c);
+}
+
+static void do_drain(struct command_run *c, const json_t *line)
+{
+	const char *who = node_of(c, line);
+	if (who != NULL)
+		coord_runtime_drain(c->api->p.coord, who, json_is_true(json_object_get(line, "undo")), on_answered, c);
 }
 
 // ---- generate
@@ -271,10 +286,12 @@ static void on_line(void *ctx, struct admin_client *client, const char *text, si
 		do_invite(c);
 	else if (strcmp(cmd, "revoke") == 0)
 		do_revoke(c, line);
+	else if (strcmp(cmd, "drain") == 0)
+		do_drain(c, line);
 	else if (strcmp(cmd, "generate") == 0)
 		do_generate(c, line);
 	else
-		finish(c, failure("unknown \"cmd\" (want status, invite, revoke or generate)"));
+		finish(c, failure("unknown \"cmd\" (want status, invite, revoke, drain or generate)"));
 	json_decref(line);
 }
 

@@ -3,6 +3,7 @@
 //   {"cmd": "status"}                    -> {"ok": true, ...}                       (see admin_status_json)
 //   {"cmd": "invite"}                    -> {"ok": true, "invite": TEXT, "expires_s": UNIX SECONDS}
 //   {"cmd": "revoke", "node": TEXT}      -> {"ok": true}
+//   {"cmd": "drain", "node": TEXT, "undo": BOOL} -> {"ok": true}
 //   {"cmd": "generate", "prompt": TEXT, "chat": BOOL, "system": TEXT, "max_tokens": N, "temperature": X, "top_k": N, "top_p": X, "min_p": X,
 //    "seed": DECIMAL TEXT, "logits_hash": BOOL}   all but the prompt optional
 //                                        -> {"prompt_ids": [...], "seed": TEXT, "wire": TEXT, "simd": TEXT, "threads": N}

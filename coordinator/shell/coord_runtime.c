@@ -43,7 +43,7 @@ struct queued {
 	struct queued *next;
 	struct coord_event ev;
 	int32_t *tokens; // owned, SUBMIT
-	char *who;       // owned, REVOKE
+	char *who;       // owned, REVOKE and DRAIN
 };
 
 static void step(struct coord_runtime *rt, struct coord_event *ev);
@@ -131,17 +131,28 @@ void coord_runtime_invite(struct coord_runtime *rt, coord_invited done, void *ct
 	ev->u.invite.ttl_s = INVITE_TTL_S;
 }
 
-void coord_runtime_revoke(struct coord_runtime *rt, const char *who, coord_answered done, void *ctx)
+static void about_member(struct coord_runtime *rt, enum coord_event_type type, const char *who, bool undo, coord_answered done, void *ctx)
 {
 	struct coord_ticket *t = coord_tickets_plain(&rt->tickets, done, ctx);
 	if (t == NULL)
 		return;
-	struct queued *q = enqueue(rt, COORD_EV_REVOKE);
+	struct queued *q = enqueue(rt, type);
 	q->who = strdup(who);
 	if (q->who == NULL)
 		abort();
 	q->ev.u.revoke.ticket = t->ticket;
 	q->ev.u.revoke.who = q->who;
+	q->ev.u.revoke.undo = undo;
+}
+
+void coord_runtime_revoke(struct coord_runtime *rt, const char *who, coord_answered done, void *ctx)
+{
+	about_member(rt, COORD_EV_REVOKE, who, false, done, ctx);
+}
+
+void coord_runtime_drain(struct coord_runtime *rt, const char *who, bool undo, coord_answered done, void *ctx)
+{
+	about_member(rt, COORD_EV_DRAIN, who, undo, done, ctx);
 }
 
 static void fx_emit(struct coord_runtime *rt, const struct coord_effect *f)

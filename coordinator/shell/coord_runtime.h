@@ -66,6 +66,8 @@ void coord_runtime_cancel(struct coord_runtime *rt, uint64_t req);
 // Operators. `done` comes once, from the loop.
 void coord_runtime_invite(struct coord_runtime *rt, coord_invited done, void *ctx);
 void coord_runtime_revoke(struct coord_runtime *rt, const char *who, coord_answered done, void *ctx);
+// coord_runtime_drain: the member shall hold no layers, or, with undo, may again.
+void coord_runtime_drain(struct coord_runtime *rt, const char *who, bool undo, coord_answered done, void *ctx);
 
 void coord_runtime_status(const struct coord_runtime *rt, struct coord_status *out);
 

@@ -252,6 +252,27 @@ def test_neighbours_find_their_direct_link(cluster):
     assert stages(cluster.status())[0]["relayed_frames"] == 0
 
 
+def test_a_drained_node_gives_its_layers_away_in_the_middle_of_an_answer(cluster):
+    state = ["--state", cluster.state("coordinator")]
+    three_nodes(cluster)
+    whole = cluster.run_alone(PROMPT, n=100)
+    p = ask_until(cluster, "client", 1)
+    cluster.command("drain", "b", *state)
+    s = cluster.wait_status(lambda s: s["ready"] and len(stages(s)) == 2, 60, "its layers to move")
+    assert [n["state"] for n in s["nodes"] if n["name"] == "b"] == ["drained"]
+    ends_whole(p, whole["text"], 120)
+    refused = cluster.command("drain", "nobody", *state, check=False)
+    assert refused.returncode == 1 and "no member is called nobody" in refused.stderr
+    cluster.command("drain", "a", *state)
+    cluster.wait_status(lambda s: s["ready"] and len(stages(s)) == 1, 60, "the layers to move")
+    refused = cluster.command("drain", "c", *state, check=False)
+    assert refused.returncode == 1 and "nobody could take its layers" in refused.stderr
+    cluster.command("drain", "b", "--undo", *state)
+    ready_with(cluster, 2)
+    same(cluster.run(PROMPT, n=8), cluster.run_alone(PROMPT, n=8))
+
+
+
 def test_leaving_in_order_ends_no_answer(cluster):
     cluster.serve("--nodes", "0")
     cluster.join("a", "--threads", "1")

@@ -77,7 +77,8 @@ static inline struct coordinator_config base_config(void)
 		.stop_ids = {49},
 		.n_stop_ids = 1,
 		.liveness = liveness_defaults,
-		.session_wait_ns = 150 * S};
+		.session_wait_ns = 150 * S,
+		.stall_ns = 60 * S};
 }
 
 static inline struct member_record record(int32_t i)
