@@ -3,6 +3,7 @@
 #define HEARTH_COORDINATOR_COORD_STATE_H
 
 #include "coordinator/coordinator.h"
+#include "flow/round_trip.h"
 #include "flow/backoff.h"
 
 #define MEMBERS_MAX (NODES_MAX + 1) // and the local node, always members[0] when there is one
@@ -38,6 +39,9 @@ struct member {
 	bool loaded;   // for the plan
 	bool next_direct;
 	uint64_t n_relayed;
+	struct round_trip rtt;      // of its control links
+	struct round_trip next_rtt; // to the next stage, by its own measure; of the plan
+	struct node_id next_peer;   // that was of
 };
 
 // Two links of one kind to one member: frames are taken from both until LINK_DOWN, and sent on the newest only. The end of a link is a loss

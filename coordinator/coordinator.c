@@ -109,6 +109,19 @@ static void on_peer_link(struct coordinator *c, int32_t member, const struct msg
 	coord_lose_member(c, member, "its direct link to a neighbour broke", fx);
 }
 
+// on_link_rtt keeps what a stage measured of its way to the next one.
+static void on_link_rtt(struct coordinator *c, int32_t member, const struct msg *m)
+{
+	struct member *mb = &c->members[member];
+	int32_t next = mb->stage + 1;
+	if (mb->stage < 0 || next >= c->plan.n_stages || !node_id_is(c->plan.stages[next].node, m->u.link_rtt.peer))
+		return;
+	if (!node_id_is(mb->next_peer, m->u.link_rtt.peer))
+		mb->next_rtt = (struct round_trip){.n = 0};
+	mb->next_peer = m->u.link_rtt.peer;
+	round_trip_note(&mb->next_rtt, (int64_t)m->u.link_rtt.rtt_us * 1000);
+}
+
 static void on_control(struct coordinator *c, struct coord_link *l, const uint8_t *data, size_t len, struct coord_effects *fx)
 {
 	struct msg m;
@@ -131,6 +144,7 @@ static void on_control(struct coordinator *c, struct coord_link *l, const uint8_
 	case MSG_LOADED: planning_on_loaded(c, member, m.u.loaded.epoch, m.u.loaded.error, fx); return;
 	case MSG_STEP_FAILED: ring_on_step_failed(c, member, &m, fx); return;
 	case MSG_PEER_LINK: on_peer_link(c, member, &m, fx); return;
+	case MSG_LINK_RTT: on_link_rtt(c, member, &m); return;
 	case MSG_LEAVING:
 		c->members[member].leaving = true;
 		c->plan_dirty = true;
@@ -158,6 +172,8 @@ static void on_message(struct coordinator *c, const struct coord_event *ev, stru
 		ping_encode(FRAME_PONG, cookie, pong);
 		if (data[0] == FRAME_PING)
 			coord_send_bytes(fx, l->handle, pong, sizeof pong);
+		else if (l->kind == COORD_LINK_CONTROL)
+			(void)round_trip_measure(&c->members[l->member].rtt, cookie, c->now_ns);
 	} else if (l->kind == COORD_LINK_DATA) {
 		ring_on_frame(c, l, data, len, fx);
 	} else {
@@ -301,7 +317,7 @@ static const char *state_words(const struct member *m)
 
 static void member_status(const struct coordinator *c, const struct member *m, struct coord_member_status *out)
 {
-	*out = (struct coord_member_status){.id = m->record.id, .is_local = m->is_local, .stage = m->stage, .n_relayed = m->n_relayed};
+	*out = (struct coord_member_status){.id = m->record.id, .is_local = m->is_local, .stage = m->stage, .n_relayed = m->n_relayed, .rtt = m->rtt};
 	text_copy(out->name, sizeof out->name, m->hello.name);
 	text_copy(out->state, sizeof out->state, state_words(m));
 	text_copy(out->detail, sizeof out->detail, m->detail);
@@ -313,6 +329,8 @@ static void member_status(const struct coordinator *c, const struct member *m, s
 	out->layer_begin = c->plan.stages[m->stage].layer_begin;
 	out->layer_end = c->plan.stages[m->stage].layer_end;
 	bool is_last = m->stage == c->plan.n_stages - 1;
+	if (!is_last && node_id_is(c->plan.stages[m->stage + 1].node, m->next_peer))
+		out->next_rtt = m->next_rtt;
 	bool is_local_hop = m->is_local || (!is_last && c->members[0].is_local && node_id_is(c->plan.stages[m->stage + 1].node, c->config.self));
 	text_copy(out->next_link, sizeof out->next_link, is_last ? "head" : m->next_direct || is_local_hop ? "direct" : "relay");
 }

@@ -21,6 +21,7 @@
 #include "base/limits.h"
 #include "base/sampling.h"
 #include "flow/liveness.h"
+#include "flow/round_trip.h"
 #include "partition/plan.h"
 #include "proto/frame.h"
 #include "proto/msg.h"
@@ -329,6 +330,8 @@ struct coord_member_status {
 	char simd[SIMD_NAME_CAP];
 	char next_link[16];  // how it reaches the next stage: "direct", "relay", "head"
 	uint64_t n_relayed;  // frames the coordinator passed on for it
+	struct round_trip rtt;      // between it and the coordinator, once a second
+	struct round_trip next_rtt; // between it and the next stage, over their direct link; n 0: none yet
 };
 
 struct coord_status {

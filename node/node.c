@@ -351,6 +351,17 @@ static void on_control(struct node *n, struct node_link *l, const uint8_t *data,
 	}
 }
 
+// report_round_trip: of neighbours only; the coordinator measures its own links.
+static void report_round_trip(struct node *n, const struct node_link *l, struct node_effects *fx)
+{
+	if (l->kind != NODE_LINK_DATA || node_id_is(l->peer, n->config.coordinator))
+		return;
+	struct msg m = {.type = MSG_LINK_RTT};
+	m.u.link_rtt.peer = l->peer;
+	m.u.link_rtt.rtt_us = (int32_t)(l->rtt.last_ns / 1000);
+	node_send_msg(n, fx, &m);
+}
+
 static void on_message(struct node *n, const struct node_event *ev, struct node_effects *fx)
 {
 	const uint8_t *data = ev->u.message.data;
@@ -365,6 +376,8 @@ static void on_message(struct node *n, const struct node_event *ev, struct node_
 		ping_encode(FRAME_PONG, cookie, pong);
 		if (data[0] == FRAME_PING)
 			node_fx_send(fx, l->handle, pong, sizeof pong);
+		else if (round_trip_measure(&l->rtt, cookie, n->now_ns))
+			report_round_trip(n, l, fx);
 	} else if (l->kind == NODE_LINK_DATA) {
 		stage_on_frame(n, l, data, len, fx);
 	} else {

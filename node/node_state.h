@@ -2,6 +2,7 @@
 #ifndef HEARTH_NODE_NODE_STATE_H
 #define HEARTH_NODE_NODE_STATE_H
 
+#include "flow/round_trip.h"
 #include "node/node.h"
 
 // A link that is up. Its end is a loss when it is the newest of its kind to its peer, or when frames of the plan were sent on it and it
@@ -19,6 +20,7 @@ struct node_link {
 	bool retired;              // a successor is up: received from only, since retired_ns
 	int64_t retired_ns;
 	bool closing;              // by us: nothing can be sent on it any more
+	struct round_trip rtt;
 	bool has_strayed;          // a frame that its peer has no business to send was logged
 };
 

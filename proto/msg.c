@@ -225,6 +225,12 @@ static enum err get_grant(const Hearth__JoinGrant *p, struct msg_join_grant *m, 
 	return get_addresses(p->addresses, p->n_addresses, &m->addresses, em);
 }
 
+static enum err get_link_rtt(const Hearth__LinkRtt *p, struct msg *m, struct errmsg *em)
+{
+	enum err e = get_bytes(p->peer, m->u.link_rtt.peer.b, NODE_ID_BYTES, "peer", em);
+	return e == OK ? get_int(p->rtt_us, 0, LINK_RTT_MAX_US, &m->u.link_rtt.rtt_us, "rtt_us", em) : e;
+}
+
 static enum err get_body(const Hearth__Control *c, struct msg *m, struct errmsg *em)
 {
 	switch (c->body_case) {
@@ -261,6 +267,7 @@ static enum err get_body(const Hearth__Control *c, struct msg *m, struct errmsg 
 	case HEARTH__CONTROL__BODY_BYE: m->type = MSG_BYE; return OK;
 	case HEARTH__CONTROL__BODY_JOIN_GRANT: m->type = MSG_JOIN_GRANT; return get_grant(c->join_grant, &m->u.join_grant, em);
 	case HEARTH__CONTROL__BODY_JOIN_ACK: m->type = MSG_JOIN_ACK; return OK;
+	case HEARTH__CONTROL__BODY_LINK_RTT: m->type = MSG_LINK_RTT; return get_link_rtt(c->link_rtt, m, em);
 	default: return errmsg_fail(em, ERR_FORMAT, "no known body");
 	}
 }
@@ -391,6 +398,7 @@ static size_t put_small(const struct msg *m, Hearth__Control *c, uint8_t *out)
 	Hearth__Leaving leaving = HEARTH__LEAVING__INIT;
 	Hearth__Bye bye = HEARTH__BYE__INIT;
 	Hearth__JoinAck ack = HEARTH__JOIN_ACK__INIT;
+	Hearth__LinkRtt rtt = HEARTH__LINK_RTT__INIT;
 	switch (m->type) {
 	case MSG_WELCOME:
 		welcome.name = text_out(m->u.welcome.name);
@@ -429,6 +437,11 @@ static size_t put_small(const struct msg *m, Hearth__Control *c, uint8_t *out)
 		revoked.node_id = bytes_out(m->u.revoked.node.b, NODE_ID_BYTES);
 		c->revoked = &revoked;
 		return pack(c, HEARTH__CONTROL__BODY_REVOKED, out);
+	case MSG_LINK_RTT:
+		rtt.peer = bytes_out(m->u.link_rtt.peer.b, NODE_ID_BYTES);
+		rtt.rtt_us = (uint32_t)m->u.link_rtt.rtt_us;
+		c->link_rtt = &rtt;
+		return pack(c, HEARTH__CONTROL__BODY_LINK_RTT, out);
 	case MSG_LEAVING: c->leaving = &leaving; return pack(c, HEARTH__CONTROL__BODY_LEAVING, out);
 	case MSG_BYE: c->bye = &bye; return pack(c, HEARTH__CONTROL__BODY_BYE, out);
 	default: c->join_ack = &ack; return pack(c, HEARTH__CONTROL__BODY_JOIN_ACK, out);
@@ -452,7 +465,7 @@ const char *msg_name(enum msg_type t)
 		[MSG_HELLO] = "Hello", [MSG_WELCOME] = "Welcome", [MSG_REFUSED] = "Refused", [MSG_PLAN] = "Plan",
 		[MSG_LOADED] = "Loaded", [MSG_CANCEL] = "Cancel", [MSG_STEP_FAILED] = "StepFailed", [MSG_PEER_LINK] = "PeerLink",
 		[MSG_REVOKED] = "Revoked", [MSG_LEAVING] = "Leaving", [MSG_BYE] = "Bye", [MSG_JOIN_GRANT] = "JoinGrant",
-		[MSG_JOIN_ACK] = "JoinAck",
+		[MSG_JOIN_ACK] = "JoinAck", [MSG_LINK_RTT] = "LinkRtt",
 	};
 	return (size_t)t < ARRAY_LEN(names) && names[t] ? names[t] : "unknown";
 }

@@ -76,6 +76,7 @@ enum msg_type {
 	MSG_BYE,
 	MSG_JOIN_GRANT,
 	MSG_JOIN_ACK,
+	MSG_LINK_RTT,
 };
 
 struct msg {
@@ -113,9 +114,14 @@ struct msg {
 			struct node_id node;
 		} revoked;
 		struct msg_join_grant join_grant;
+		struct {
+			struct node_id peer;
+			int32_t rtt_us; // 0 to LINK_RTT_MAX_US
+		} link_rtt;
 	} u;
 };
 
+#define LINK_RTT_MAX_US 60000000 // a minute
 #define MSG_ENCODED_MAX 8192 // a Plan with two peers of ADDRS_MAX addresses takes under 3 KiB
 
 // msg_encode writes a whole FRAME_CONTROL frame (type byte first) and returns its length. What does not fit its field is our bug.

@@ -59,6 +59,13 @@ static json_t *failure(const char *text)
 
 // ---- status
 
+// add_round_trip: the last one, and how many there were, so that whoever asks often sees each.
+static void add_round_trip(json_t *o, const char *ms_key, const char *n_key, const struct round_trip *r)
+{
+	if (r->n > 0)
+		json_object_update_new(o, json_pack("{s:f, s:I}", ms_key, (double)r->last_ns / 1e6, n_key, (json_int_t)r->n));
+}
+
 static json_t *member_json(const struct coord_member_status *m)
 {
 	char id[2 * NODE_ID_BYTES + 1];
@@ -68,6 +75,8 @@ static json_t *member_json(const struct coord_member_status *m)
 	if (m->stage >= 0)
 		json_object_update_new(o, json_pack("{s:i, s:i, s:i, s:s}", "stage", (int)m->stage, "layer_begin", (int)m->layer_begin, "layer_end",
 			(int)m->layer_end, "next_link", m->next_link));
+	add_round_trip(o, "rtt_ms", "rtt_n", &m->rtt);
+	add_round_trip(o, "next_rtt_ms", "next_rtt_n", &m->next_rtt);
 	return o;
 }
 

@@ -588,6 +588,47 @@ static void a_new_plan_keeps_the_key_of_two_neighbours(void **state)
 	stop(&h);
 }
 
+static struct coord_member_status status_of_node(struct host *h, int32_t i)
+{
+	struct coord_status st;
+	coordinator_status(h->c, &st);
+	for (int32_t k = 0; k < st.n_members; k++)
+		if (node_id_is(st.members[k].id, record(i).id))
+			return st.members[k];
+	fail();
+	return st.members[0];
+}
+
+static void round_trips_are_those_of_pings_and_what_stages_measured(void **state)
+{
+	(void)state;
+	struct host h;
+	uint8_t pong[FRAME_PING_BYTES];
+	ready_with(&h, 3);
+	int32_t stage = status_of_node(&h, 1).stage, next = 0;
+	for (int32_t i = 2; i <= 3; i++)
+		next = status_of_node(&h, i).stage == stage + 1 ? i : next;
+	assert_true(next > 0);
+	assert_int_equal(status_of_node(&h, 1).rtt.n, 0);
+	// A pong of a ping of 2.5 ms ago, one that was never sent, and one on the data link.
+	ping_encode(FRAME_PONG, (uint64_t)(h.now - 2500000), pong);
+	frame(&h, h.control[1], pong, sizeof pong);
+	assert_true(status_of_node(&h, 1).rtt.n == 1 && status_of_node(&h, 1).rtt.last_ns == 2500000);
+	frame(&h, h.data[1], pong, sizeof pong);
+	ping_encode(FRAME_PONG, (uint64_t)h.now + 1, pong);
+	frame(&h, h.control[1], pong, sizeof pong);
+	assert_int_equal(status_of_node(&h, 1).rtt.n, 1);
+	// What node 1 measured to the next stage counts, what it says of another does not.
+	struct msg m = {.type = MSG_LINK_RTT, .u.link_rtt = {.peer = record(next).id, .rtt_us = 4200}};
+	message(&h, h.control[1], &m);
+	assert_true(status_of_node(&h, 1).next_rtt.n == 1 && status_of_node(&h, 1).next_rtt.last_ns == 4200000);
+	m.u.link_rtt.peer = record(next == 2 ? 3 : 2).id;
+	message(&h, h.control[1], &m);
+	assert_int_equal(status_of_node(&h, 1).next_rtt.n, 1);
+	assert_int_equal(count_fx(&h, COORD_FX_CLOSE), 0);
+	stop(&h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -608,6 +649,7 @@ int main(void)
 		cmocka_unit_test(a_node_that_cannot_load_is_tried_again_after_a_pause),
 		cmocka_unit_test(a_cluster_that_works_is_not_disturbed_to_try_a_node_again),
 		cmocka_unit_test(a_node_outside_the_plan_is_told),
+		cmocka_unit_test(round_trips_are_those_of_pings_and_what_stages_measured),
 		cmocka_unit_test(a_new_plan_keeps_the_key_of_two_neighbours),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -149,7 +149,7 @@ static void send_control(struct world *w, size_t link)
 	struct msg m;
 	uint8_t a = reader_u8(&w->in), b = reader_u8(&w->in), bytes[MSG_ENCODED_MAX];
 	coordinator_status(w->core, &st);
-	msg_sample((enum msg_type)(1 + a % MSG_JOIN_ACK), &m);
+	msg_sample((enum msg_type)(1 + a % MSG_LINK_RTT), &m);
 	switch (m.type) {
 	case MSG_HELLO:
 		memset(m.u.hello.model_hash, b % 16 == 0, HASH_BYTES);
@@ -169,6 +169,9 @@ static void send_control(struct world *w, size_t link)
 	case MSG_PEER_LINK:
 		m.u.peer_link.epoch = st.plan_epoch;
 		m.u.peer_link.broken = b % 4 == 0;
+		break;
+	case MSG_LINK_RTT:
+		m.u.link_rtt.peer = st.members[b % (st.n_members > 0 ? st.n_members : 1)].id;
 		break;
 	default:
 		break;

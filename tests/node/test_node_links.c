@@ -623,6 +623,36 @@ static void the_engine_is_let_go_of_when_it_is_free(void **state)
 	stop(&h);
 }
 
+static void pong(struct host *h, uint32_t link, uint64_t cookie)
+{
+	uint8_t bytes[FRAME_PING_BYTES];
+	ping_encode(FRAME_PONG, cookie, bytes);
+	frame(h, link, bytes, sizeof bytes);
+}
+
+static void round_trips_to_neighbours_are_told_to_the_coordinator(void **state)
+{
+	(void)state;
+	struct host h;
+	struct msg m;
+	start(&h);
+	plan(&h, 1, 1, 2);
+	loaded(&h, OK);
+	uint32_t next = up(&h, 2, NODE_LINK_DATA);
+	h.now += S;
+	pong(&h, next, (uint64_t)(h.now - 4200000));
+	assert_true(sent(&h, MSG_LINK_RTT, &m));
+	assert_true(node_id_is(m.u.link_rtt.peer, h.ids[2]));
+	assert_int_equal(m.u.link_rtt.rtt_us, 4200);
+	pong(&h, next, (uint64_t)h.now + 1); // of no ping
+	assert_false(sent(&h, MSG_LINK_RTT, &m));
+	pong(&h, h.data, (uint64_t)(h.now - 4200000)); // the coordinator measures its links itself
+	assert_false(sent(&h, MSG_LINK_RTT, &m));
+	pong(&h, h.control, (uint64_t)(h.now - 4200000));
+	assert_false(sent(&h, MSG_LINK_RTT, &m));
+	stop(&h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -645,6 +675,7 @@ int main(void)
 		cmocka_unit_test(one_neighbour_on_both_sides_is_dialled_once),
 		cmocka_unit_test(a_plan_that_waits_for_the_engine_dies_with_a_revoked_neighbour),
 		cmocka_unit_test(a_node_without_a_part_lets_go_of_everything),
+		cmocka_unit_test(round_trips_to_neighbours_are_told_to_the_coordinator),
 		cmocka_unit_test(the_engine_is_let_go_of_when_it_is_free),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

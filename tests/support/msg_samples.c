@@ -79,6 +79,10 @@ void msg_sample(enum msg_type type, struct msg *m)
 		m->u.join_grant.member_epoch.v = 5;
 		fill_addresses(&m->u.join_grant.addresses);
 		break;
+	case MSG_LINK_RTT:
+		fill(m->u.link_rtt.peer.b, NODE_ID_BYTES, 51);
+		m->u.link_rtt.rtt_us = 2071;
+		break;
 	case MSG_LEAVING:
 	case MSG_BYE:
 	case MSG_JOIN_ACK: break;
