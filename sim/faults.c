@@ -111,6 +111,20 @@ static void lose_power(struct sim_fault_plan *p, const struct sim_fault *f, int6
 	add(p, w);
 }
 
+// stall_before: frames of the plan that a loss ends are still on their way when the next one runs.
+static void stall_before(struct sim_fault_plan *p, const struct sim_fault *f, const struct fault_params *k)
+{
+	struct sim_fault w = *f;
+	struct rng r;
+	rng_init(&r, f->draw ^ 2);
+	w.kind = FAULT_FLOW_STALL;
+	w.machine = (int32_t)rng_below(&r, (uint64_t)k->n_machines);
+	w.at_ns = f->at_ns - (int64_t)rng_below(&r, 60) * MS;
+	w.at_ns = w.at_ns > k->from_ns ? w.at_ns : k->from_ns;
+	w.draw = rng_u64(&r) | 4; // five of its connections or more
+	add(p, w);
+}
+
 void faults_draw(struct sim_fault_plan *p, const struct fault_params *k)
 {
 	struct rng r;
@@ -123,6 +137,8 @@ void faults_draw(struct sim_fault_plan *p, const struct fault_params *k)
 		if (f.kind == FAULT_JOIN && k->n_strangers > 0)
 			f.machine = k->n_machines - 1 - (int32_t)(f.draw % (uint64_t)k->n_strangers);
 		add(p, f);
+		if ((f.kind == FAULT_CRASH || f.kind == FAULT_POWER || f.kind == FAULT_RESET) && f.draw % 3 > 0)
+			stall_before(p, &f, k);
 		if (is_of_disk(f.kind) && f.machine == 0 && k->n_machines > 1)
 			write_something(p, &f, k);
 		if (f.kind == FAULT_LOST_SYNC && f.machine == 0)
