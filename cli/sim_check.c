@@ -130,6 +130,7 @@ static void print_summary(FILE *to, const struct check_summary *s, double second
 	fprintf(to, "%u plans, %u machines of a running plan lost; seeds with a new plan %" PRIu64 ", with a double loss %" PRIu64
 		", with an answer that went on after a loss %" PRIu64 "\n",
 		c->n_plans, c->n_node_losses, s->seeds_with_replan, s->seeds_with_double_loss, s->seeds_with_recovery);
+	fprintf(to, "%u batches of lost layers only, %u states fetched from what a stage had kept\n", c->n_partial, c->n_fetched);
 	fprintf(to, "%" PRIu64 " events, %" PRIu64 " frames, %u handshakes; really encrypted %" PRIu64 " seeds, run twice %" PRIu64 "\n", c->n_events, c->n_frames,
 		c->n_handshakes, s->n_encrypted, s->n_twice);
 	fprintf(to, "%-12s %8s %8s\n", "faults", "drawn", "done");

@@ -102,6 +102,7 @@ static void fx_forward(struct sim_world *w, struct sim_node *n, const struct nod
 	}
 	check_batch(w, n, j, work.n_tokens);
 	w->counts.n_batched += j->n > 1;
+	w->counts.n_partial += j->layer_begin != n->load.u.load.layer_begin || j->layer_end != n->load.u.load.layer_end;
 	sim_at(w, w->now_ns + sim_duration(w, &work), EV_FORWARDED, n->machine)->id = j->id;
 }
 
@@ -165,6 +166,7 @@ static void fx_sent_rows(struct sim_world *w, struct sim_node *n, const struct n
 		return;
 	}
 	check_sent(w, n, f);
+	w->counts.n_fetched += f->type == NODE_FX_FETCH;
 	uint8_t *at = n->sent[slot] + (size_t)f->u.keep.pos * row;
 	memcpy(f->type == NODE_FX_KEEP ? at : buf, f->type == NODE_FX_KEEP ? buf : at, len);
 }

@@ -231,6 +231,8 @@ struct sim_counts {
 	uint32_t n_recovered;    // answers that went on after a new plan
 	uint32_t n_taken_up;     // requests that another run of the coordinator took from the journal
 	uint32_t n_batched;      // FORWARDs of several sequences
+	uint32_t n_partial;      // FORWARDs of some of a stage's layers only: those that were lost
+	uint32_t n_fetched;      // states that a stage had kept and sent again
 };
 struct sim_counts sim_world_counts(const struct sim_world *w);
 

@@ -70,6 +70,8 @@ static void add_counts(struct sim_counts *to, const struct sim_counts *c)
 	to->n_recovered += c->n_recovered;
 	to->n_taken_up += c->n_taken_up;
 	to->n_batched += c->n_batched;
+	to->n_partial += c->n_partial;
+	to->n_fetched += c->n_fetched;
 }
 
 static void add_result(struct check_summary *s, uint64_t seed, const struct trial_result *r)

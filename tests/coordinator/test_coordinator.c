@@ -1,4 +1,4 @@
-// The coordinator core, event by event: the test plays the host, the disk and the nodes. What needs a whole ring is in test_ring.c.
+// The coordinator core, event by event: the test plays the host, the disk and the nodes. What needs a whole ring is in tests/sim/.
 #include "base/log.h"
 #include "tests/support/coord_host.h"
 

@@ -1,4 +1,4 @@
-// The node core by itself: what its host sees of it. The ring as a whole is in tests/coordinator/test_ring.c.
+// The node core by itself: what its host sees of it. The ring as a whole is in tests/sim/.
 #include "node/node.h"
 #include "proto/lnk1.h"
 

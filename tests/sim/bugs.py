@@ -69,8 +69,8 @@ BUGS = {
         ""),
     "the way of a step is chosen anew for each": (
         "node/stage.c",
-        ".step = s, .direct = slot->direct, .relayed = relayed};",
-        ".step = s, .direct = node_next_direct(n) != NULL, .relayed = relayed};"),
+        "		.direct = n->slots[s->slot].direct, .relayed = relayed};",
+        "		.direct = node_next_direct(n) != NULL, .relayed = relayed};"),
     "two steps of one sequence share a batch": (
         "node/stage.c",
         "		taken[s->slot] = true;\n",

@@ -206,6 +206,60 @@ static void an_answer_outlives_each_of_its_machines(void **state)
 	}
 }
 
+// fault does one thing to the world: a crash with a restart, broken connections, a request that is cancelled.
+static void fault(struct bench *b, struct rng *r, int32_t *down)
+{
+	int32_t victim = 1 + (int32_t)rng_below(r, N_MACHINES - 1);
+	switch (rng_below(r, 3)) {
+	case 0:
+		if (*down > 0)
+			sim_world_start(b->w, *down);
+		*down = victim;
+		sim_world_crash(b->w, victim, rng_below(r, 2) == 0);
+		break;
+	case 1: sim_world_reset(b->w, victim, rng_u64(r)); break;
+	default: sim_world_stall(b->w, victim, rng_u64(r), 20 * MS + (int64_t)rng_below(r, 500) * MS); break;
+	}
+}
+
+// Losses come faster than answers end: each goes on, to the token, and only what was lost is computed again.
+static void answers_survive_a_hail_of_faults_to_the_token(void **state)
+{
+	(void)state;
+	uint32_t n_recovered = 0, n_partial = 0, n_fetched = 0;
+	for (uint64_t seed = 1; seed <= 100; seed++) {
+		struct bench b;
+		struct rng r;
+		int32_t down = 0;
+		make_with(&b, seed, "W1");
+		b.config.keep_bytes = seed % 5 == 0 ? 200 : 1 << 20;
+		b.config.n_nodes_min = 2;
+		for (int32_t i = 0; i < N_MACHINES; i++)
+			b.machines[i].speed.layer_ns = 8 * MS;
+		start(&b);
+		rng_init(&r, seed);
+		run(&b, S + (int64_t)rng_below(&r, 3000) * MS);
+		for (int i = 0; i < 12; i++) {
+			submit_some(&b, 1, false);
+			run(&b, sim_world_now_ns(b.w) + (int64_t)rng_below(&r, 800) * MS);
+			if (rng_below(&r, 2) == 0)
+				fault(&b, &r, &down);
+		}
+		for (int32_t i = 1; i < N_MACHINES; i++)
+			sim_world_start(b.w, i);
+		run(&b, sim_world_now_ns(b.w) + 100 * S);
+		expect_all(&b);
+		n_recovered += sim_world_counts(b.w).n_recovered;
+		n_partial += sim_world_counts(b.w).n_partial;
+		n_fetched += sim_world_counts(b.w).n_fetched;
+		end(&b);
+	}
+	print_message("%u answers recovered, %u batches of lost layers, %u states fetched\n", n_recovered, n_partial, n_fetched);
+	assert_true(n_recovered > 100);
+	assert_true(n_partial > 50);
+	assert_true(n_fetched > 50);
+}
+
 static void a_machine_joins_and_another_is_revoked_during_answers(void **state)
 {
 	(void)state;
@@ -325,6 +379,7 @@ int main(void)
 		cmocka_unit_test(a_coordinator_alone_answers),
 		cmocka_unit_test(renewed_links_lose_nothing),
 		cmocka_unit_test(an_answer_outlives_each_of_its_machines),
+		cmocka_unit_test(answers_survive_a_hail_of_faults_to_the_token),
 		cmocka_unit_test(a_machine_joins_and_another_is_revoked_during_answers),
 		cmocka_unit_test(a_history_depends_on_the_seed_alone),
 		cmocka_unit_test(a_real_model_gives_its_own_tokens_under_faults),
