@@ -255,12 +255,11 @@ def test_neighbours_find_their_direct_link(cluster):
 def test_a_drained_node_gives_its_layers_away_in_the_middle_of_an_answer(cluster):
     state = ["--state", cluster.state("coordinator")]
     three_nodes(cluster)
-    whole = cluster.run_alone(PROMPT, n=100)
-    p = ask_until(cluster, "client", 1)
+    p, text = ask_at(cluster, "token 1")
     cluster.command("drain", "b", *state)
     s = cluster.wait_status(lambda s: s["ready"] and len(stages(s)) == 2, 60, "its layers to move")
     assert [n["state"] for n in s["nodes"] if n["name"] == "b"] == ["drained"]
-    ends_whole(p, whole["text"], 120)
+    ends_whole(p, text, 120)
     refused = cluster.command("drain", "nobody", *state, check=False)
     assert refused.returncode == 1 and "no member is called nobody" in refused.stderr
     cluster.command("drain", "a", *state)
