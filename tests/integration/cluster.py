@@ -252,6 +252,9 @@ class Cluster:
                 t.join()
         for p in self.processes.values():
             p.kill()
+        # UndefinedBehaviorSanitizer writes to standard error, whatever its log_path; one of the last moments would go unseen.
+        found = [p for p in self.processes.values() if IS_SANITIZED and ": runtime error: " in p.log()]
+        assert found == [], "\n".join(p.log()[-4000:] for p in found)
 
 
 class Relay:
