@@ -31,12 +31,12 @@ static const struct command table[] = {
 		"Prints one token a line: its id, then the bytes it stands for, quoted. The text is TEXT, or standard input without -p. With --json a "
 		"piece that is no UTF-8 has U+FFFD in it.",
 		false, tokenize_main},
-	{"trace", FOR_TRACE, "generate PROFILE | show FILE [OPTIONS]", "make and look at traces of links, for the simulator",
+	{"trace", FOR_TRACE, "generate PROFILE | show FILE | record FOLDER [OPTIONS]", "make, look at and measure traces of links, for the simulator",
 		"generate writes the round trips that probes meet on a link of a profile, as CSV:\n"
 		"  W0 wired   W1 good 5 GHz   W2 typical Wi-Fi   W3 Raspberry Pi, 2.4 GHz   W4 congested   W5 Pi with power save   W5b laptop with power save\n"
 		"  W6 W1 that scans   W7 W1 that roams   W8 W2 whose access point restarts   W9 a home of W1 with one W5\n"
 		"show reads such a CSV, the output of ping -D, a mahimahi trace or a tc-netem table, and prints its quantiles and losses.\n"
-		"record, which will measure the links of a running cluster, is not there yet.",
+		"record measures the links of the cluster whose coordinator runs here, for --seconds, and writes a CSV for each into FOLDER.",
 		false, trace_main},
 	{"sim", FOR_SIM, "run SCENARIO | check [SCENARIO] [OPTIONS]", "simulate clusters: the real code in virtual time",
 		"run predicts how fast a set of machines would be: it reads a scenario, runs its requests over simulated links, and prints the time to the first token "

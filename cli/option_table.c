@@ -4,7 +4,7 @@
 #define AT(field) offsetof(struct options, field)
 #define FOR_MODEL (FOR_RUN | FOR_SERVE | FOR_INSPECT | FOR_TOKENIZE)
 #define FOR_COMPUTE (FOR_RUN | FOR_SERVE | FOR_JOIN)
-#define FOR_STATE (FOR_RUN | FOR_SERVE | FOR_INVITE | FOR_JOIN | FOR_REVOKE | FOR_DRAIN | FOR_STATUS)
+#define FOR_STATE (FOR_RUN | FOR_SERVE | FOR_INVITE | FOR_JOIN | FOR_REVOKE | FOR_DRAIN | FOR_STATUS | FOR_TRACE)
 #define FOR_ALL 0x1fff
 
 static const char *const log_words[] = {"error", "warning", "info", "debug", NULL};
@@ -136,10 +136,10 @@ static const struct option table[] = {
 	// Traces of links
 	{.placeholder = "ACTION", .commands = FOR_TRACE, .kind = OPTION_WORD, .offset = AT(trace_action), .choices = trace_action_words, .required = true,
 		.help = "make a trace of a profile, look at one, or measure one"},
-	{.placeholder = "PROFILE|FILE", .commands = FOR_TRACE, .kind = OPTION_STRING, .offset = AT(trace_subject),
-		.help = "generate: W0 to W9, as above; show: a trace, - is standard input"},
+	{.placeholder = "PROFILE|FILE|FOLDER", .commands = FOR_TRACE, .kind = OPTION_STRING, .offset = AT(trace_subject),
+		.help = "generate: W0 to W9, as above; show: a trace, - is standard input; record: where CSV files go"},
 	{.flag = "--seconds", .commands = FOR_TRACE, .kind = OPTION_INT, .offset = AT(trace_seconds), .preset = "600", .min = 1, .max = 10000000,
-		.placeholder = "N", .help = "generate: how long the trace is"},
+		.placeholder = "N", .help = "generate, record: how long the trace is"},
 	{.flag = "--interval-ms", .commands = FOR_TRACE, .kind = OPTION_INT, .offset = AT(interval_ms), .preset = "1000", .min = 1, .max = 60000,
 		.placeholder = "N", .help = "generate: time between probes; up to 100 ms keeps a link from power save"},
 	{.flag = "--seed", .commands = FOR_TRACE, .kind = OPTION_U64, .offset = AT(trace_seed), .preset = "1", .placeholder = "S",

@@ -1,5 +1,6 @@
 // hearth trace: traces of links made from profiles, and any trace file shown in a few lines.
 #include "cli/command.h"
+#include "cli/trace_record.h"
 
 #include "base/arena.h"
 #include "base/printable.h"
@@ -277,7 +278,7 @@ int trace_main(const struct command_ctx *ctx)
 	else if (strcmp(o->trace_action, "show") == 0)
 		e = show(o, &em);
 	else
-		e = errmsg_fail(&em, ERR_UNSUPPORTED, "record is not there yet; `ping -D -i 0.2 HOST > home.ping` measures a link, and `hearth trace show home.ping` reads it");
+		e = trace_record(ctx, &em);
 	if (e == OK)
 		return EXIT_DONE;
 	command_print_error(ctx->command_name, em.text);

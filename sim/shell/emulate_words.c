@@ -303,7 +303,7 @@ char *emulate_words_do(struct emulate *e, const char *line, size_t len)
 	json_object_set_new(c->out, "t", json_real((double)emulate_now_ns(e) / NS_PER_S));
 	json_object_set_new(c->out, "ok", json_boolean(err == OK));
 	json_object_set_new(c->out, err == OK ? "text" : "error", json_string(err == OK ? c->text : c->em.text));
-	text = json_dumps(c->out, JSON_COMPACT);
+	text = json_dumps(c->out, JSON_COMPACT | JSON_REAL_PRECISION(13));
 	json_decref(c->out);
 	free(c);
 	return text;
@@ -332,7 +332,7 @@ char *emulate_words_event(const struct topology *t, const struct emulate_event *
 	}
 	if (ev->text != NULL)
 		json_object_set_new(o, "text", json_string(ev->text));
-	char *text = json_dumps(o, JSON_COMPACT);
+	char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(13));
 	json_decref(o);
 	return text;
 }
@@ -361,7 +361,7 @@ char *emulate_words_addresses(const struct topology *t)
 	}
 	json_object_set_new(o, "event", json_string("listening"));
 	json_object_set_new(o, "devices", devices);
-	char *text = json_dumps(o, JSON_COMPACT);
+	char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(13));
 	json_decref(o);
 	return text;
 }

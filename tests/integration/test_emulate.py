@@ -1,4 +1,6 @@
 """hearth emulate: real clusters over emulated links, and the links measured."""
+import json
+import signal
 import socket
 import statistics
 import threading
@@ -178,6 +180,40 @@ def test_round_trips_follow_a_trace(links, cluster):
     samples = [round_trip_ms(s) for _ in range(40)]
     assert min(samples) >= 10
     assert statistics.median(samples) < 10 + 1.5 * PATIENCE
+
+
+@pytest.mark.deadline(120)
+def test_a_recording_has_the_round_trips_of_each_link(cluster):
+    """30 ms to the hub and 80 ms between the two nodes, there and back; then one node is gone, which is a loss."""
+    rest = '[network]\ndelay = "15 ms"\n[[link]]\nbetween = ["a", "b"]\ndelay = "40 ms"'
+    e = Emulated(cluster, "ab", rest=rest)
+    e.serve("--no-node", "--nodes", "2")
+    for name in "ab":
+        e.join(name)
+    cluster.wait_status(lambda s: s["ready"] and all("rtt_n" in n for n in s["nodes"]), 60, "round trips")
+    wait_until(lambda: neighbours_are_direct(cluster), 30, "direct links")
+    first, second = order_of(cluster)
+    folder = cluster.folder / "traces"
+    p = cluster.start("record", "trace", "record", folder, "--state", cluster.state("coordinator"), "--seconds", 600, "--json")
+    files = {name: folder / ("%s.csv" % name) for name in ("coordinator-a", "coordinator-b", "%s-%s" % (first, second))}
+
+    def n_samples(path, lost="0"):
+        return path.exists() and sum(line.endswith("," + lost) for line in path.read_text().splitlines()[2:])
+    for path in files.values():
+        wait_until(lambda: n_samples(path) >= 4, 60, "samples in %s" % path)
+    cluster.processes["b"].kill()
+    wait_until(lambda: n_samples(files["coordinator-b"], "1") >= 2, 60, "losses")
+    p.send(signal.SIGINT)
+    assert p.wait_exit(20) == 0, p.log()
+    said = {link["file"]: link for link in json.loads(p.out())["links"]}
+    assert set(said) == {str(path) for path in files.values()}
+    for name, path in files.items():
+        got = json.loads(cluster.command("trace", "show", path, "--json").stdout)
+        wanted = 30 if name.startswith("coordinator") else 80
+        assert got["format"] == "hearth CSV" and got["n"] == said[str(path)]["n"] >= 4
+        assert wanted <= got["rtt_ms"]["min"] and got["rtt_ms"]["p50"] < wanted + 10 * PATIENCE, (name, got)
+    assert said[str(files["coordinator-b"])]["n_lost"] >= 2
+    assert said[str(files["coordinator-a"])]["n_lost"] == 0
 
 
 def test_events_tell_who_connected_and_what_was_done(links):
