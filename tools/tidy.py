@@ -9,17 +9,20 @@ Prints one line per finding; exit 1 when there is one. Long functions are warnin
   -ffunction-sections);
 - nothing but fmaf comes from libm; no mutable globals outside MUTABLE_ALLOWED;
 - file names unique in the tree; no file of more than 1,000 lines; no trailing white space; no note of work to be done;
-- the environment is read in cli/ only.
+- the environment is read in cli/ only;
+- the text that each deliberate bug of BUGS_FILE replaces stands once in its file, so that the edit follows the code.
 """
 import argparse
 import collections
 import pathlib
 import re
+import runpy
 import subprocess
 import sys
 
 LINES_MAX = 1000
 FUNCTION_LINES = 70
+BUGS_FILE = "tests/sim/bugs.py"
 
 HPARAMS = "model/hparams.h"
 
@@ -208,6 +211,13 @@ class Tidy:
         for path in graph.impure_paths([n for n in objs if str(pathlib.PurePath(n).parent) in CORES or PURE_FILES.search(n)]):
             self.find(path[0], "a core calls what has a side effect: %s" % " -> ".join(path[1:]))
 
+    def check_bugs(self):
+        for name, (path, text, _) in runpy.run_path(str(self.root / BUGS_FILE))["BUGS"].items():
+            file = self.root / path
+            n = file.read_text(encoding="utf-8").count(text) if file.is_file() else 0
+            if n != 1:
+                self.find(BUGS_FILE, "%s: what it replaces stands %d times in %s, wanted once" % (name, n, path))
+
     def run(self):
         names = self.files()
         known = set(names)
@@ -226,6 +236,8 @@ class Tidy:
             self.check_text(n, text)
             if re.search(r"\.[ch]$", n):
                 self.check_includes(n, text, known)
+        if BUGS_FILE in known:
+            self.check_bugs()
         self.check_objects()
 
 

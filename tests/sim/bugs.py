@@ -57,8 +57,8 @@ BUGS = {
         "	if (n->has_next && n->forward_id == 0 && n->load_id == 0 && ev->type == NODE_EV_LOADED) {\n"),
     "a buffer of the head is freed twice": (
         "coordinator/sessions.c",
-        "		if (s->state != SESSION_ACTIVE || !is_current) {\n			sessions_buf_give(c, c->embed[i].buf);\n",
-        "		if (s->state != SESSION_ACTIVE || !is_current) {\n			sessions_buf_give(c, c->embed[i].buf);\n			sessions_buf_give(c, c->embed[i].buf);\n"),
+        "		if (s->state != SESSION_ACTIVE || !is_current || s->id.v != c->embed_id[i].v) {\n			sessions_buf_give(c, c->embed[i].buf);\n",
+        "		if (s->state != SESSION_ACTIVE || !is_current || s->id.v != c->embed_id[i].v) {\n			sessions_buf_give(c, c->embed[i].buf);\n			sessions_buf_give(c, c->embed[i].buf);\n"),
     "a buffer is free again while the engine works on it": (
         "node/stage.c",
         "		if (n->work[i].state == WORK_RUNNING && n->work[i].step.slot == slot)\n			n->work[i].dead = true;",

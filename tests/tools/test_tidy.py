@@ -169,3 +169,10 @@ def test_text_rules(tree):
 def test_a_long_function_is_a_warning_only(tree):
     tree.write("base/long.c", "int f(int x);\nint f(int x)\n{\n" + "\tx++;\n" * 80 + "\treturn x;\n}\n")
     one(tree.tidy(), "warning: base/long.c:3", "81 lines")
+
+
+def test_a_deliberate_bug_must_follow_the_code_it_edits(tree):
+    tree.write("tests/sim/bugs.py", 'BUGS = {"too many": ("base/err.c", "\\treturn 0;\\n", "")}\n')
+    assert tree.tidy() == []
+    tree.write("tests/sim/bugs.py", 'BUGS = {"too many": ("base/err.c", "\\treturn 1;\\n", "")}\n')
+    assert [l for l in tree.tidy() if "too many: what it replaces stands 0 times in base/err.c" in l]
