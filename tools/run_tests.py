@@ -35,6 +35,8 @@ SIM_SEEDS = 1000
 LONG = ["integration-asan"]  # what `make test-long` runs
 QEMU = ["qemu-aarch64-static", "-cpu", "max"]
 OUTPUT_SHOWN = 200  # last lines of what failed
+SLOWEST_SHOWN = 8
+PYTEST_SECONDS = 2400  # several times what they take alone: others may use the machine
 
 # Tests of code that several threads share: what includes one of these runs under ThreadSanitizer as well.
 THREAD_HEADERS = re.compile(
@@ -59,6 +61,7 @@ class Result:
     skips: list = dataclasses.field(default_factory=list)  # "test: reason"
     output: str = ""
     seconds: float = 0.0
+    slowest: list = dataclasses.field(default_factory=list)  # (seconds, test)
 
 
 @dataclasses.dataclass
@@ -167,7 +170,7 @@ def skip(name, reason):
     return Result(name, skips=["%s: %s" % (name, reason)])
 
 
-def pytest(paths, timeout=1200, name="pytest", env=None):
+def pytest(paths, timeout=PYTEST_SECONDS, name="pytest", env=None):
     """Scratch of its own: other runs on this machine keep theirs. Short, because a socket's path has at most 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="hearth-tests-") as scratch:
         return pytest_in(pathlib.Path(scratch), paths, timeout, name, env)
@@ -185,12 +188,14 @@ def pytest_in(scratch, paths, timeout, name, env):
     if xml_path.exists():
         for case in xml.etree.ElementTree.parse(xml_path).getroot().iter("testcase"):
             kinds = {child.tag: child for child in case}
+            r.slowest.append((float(case.get("time", 0)), case.get("name")))
             if "failure" in kinds or "error" in kinds:
                 r.failed += 1
             elif "skipped" in kinds:
                 r.skips.append("%s %s: %s" % (case.get("classname"), case.get("name"), kinds["skipped"].get("message")))
             else:
                 r.passed += 1
+    r.slowest = sorted(r.slowest, reverse=True)[:SLOWEST_SHOWN]
     if ran.timed_out or (ran.code not in (0, 5) and r.failed == 0):
         r.failed += 1
     if r.failed:
@@ -209,6 +214,8 @@ class Runner:
         counts = "%d passed" % r.passed + (", %d failed" % r.failed if r.failed else "") + (
             ", %d skipped" % len(r.skips) if r.skips else "")
         print("%-4s %-62s %-24s %6.1f s" % (word, r.name, counts, r.seconds), flush=True)
+        if r.slowest:
+            print("     slowest: %s" % ", ".join("%s %.0f s" % (name, s) for s, name in r.slowest), flush=True)
         if r.failed:
             lines = r.output.splitlines()
             if len(lines) > OUTPUT_SHOWN:
@@ -408,7 +415,7 @@ class Runner:
 
     def suite_integration_covering(self):
         self.head("integration tests under AddressSanitizer and UndefinedBehaviorSanitizer, a covering part")
-        self.sanitized_integration("pytest -m covering (ASan, UBSan)", ["-m", "covering"], 600)
+        self.sanitized_integration("pytest -m covering (ASan, UBSan)", ["-m", "covering"], PYTEST_SECONDS)
 
     def suite_integration_asan(self):
         self.head("integration tests under AddressSanitizer and UndefinedBehaviorSanitizer, all of them")
