@@ -118,7 +118,7 @@ static void stall_before(struct sim_fault_plan *p, const struct sim_fault *f, co
 	struct rng r;
 	rng_init(&r, f->draw ^ 2);
 	w.kind = FAULT_FLOW_STALL;
-	w.machine = (int32_t)rng_below(&r, (uint64_t)k->n_machines);
+	w.machine = (int32_t)rng_below(&r, (uint64_t)k->n_machines) * (int32_t)rng_below(&r, 2); // most links are the coordinator's
 	w.at_ns = f->at_ns - (int64_t)rng_below(&r, 60) * MS;
 	w.at_ns = w.at_ns > k->from_ns ? w.at_ns : k->from_ns;
 	w.draw = rng_u64(&r) | 4; // five of its connections or more
@@ -230,7 +230,7 @@ bool fault_begin(const struct sim_fault *f, struct sim_world *w, struct network 
 		return true;
 	case FAULT_FLOW_STALL:
 		for (uint64_t i = 0; i <= f->draw % 6; i++)
-			sim_world_stall(w, f->machine, f->draw >> (8 * i), (int64_t)(f->draw >> (4 * i)) % (2500 * MS) + 20 * MS);
+			sim_world_stall(w, f->machine, f->draw >> (8 * i), (int64_t)(f->draw >> (4 * i + 1)) % (5000 * MS) + 20 * MS);
 		return true;
 	case FAULT_CUT: return cut(f, n, NETWORK_CUT_RESET);
 	case FAULT_BLACK_HOLE: return cut(f, n, NETWORK_CUT_BLACK_HOLE);
