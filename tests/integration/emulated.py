@@ -26,7 +26,8 @@ def free_subnet():
 
 
 class Emulated:
-    """Devices HUB (the coordinator) and `names`, with what `device` and `rest` (TOML) say of each device and of the links."""
+    """Devices HUB (the coordinator) and `names`, with what `device` (TOML; or a dictionary of it by name) and `rest` say of each device and of
+    the links."""
 
     def __init__(self, cluster, names, device="", rest="", seed=1):
         self.cluster = cluster
@@ -35,8 +36,9 @@ class Emulated:
         self.socket = cluster.folder / "emulate.sock"
         self.topology = cluster.folder / "topology.toml"
         lines = ["seed = %d" % seed, "subnet = %d" % self.subnet]
+        of = device if isinstance(device, dict) else dict.fromkeys(names, device)
         for name in self.names:
-            lines += ["[[device]]", 'name = "%s"' % name, 'at = "%s:%d"' % (self.own(name), PORT), device if name != HUB else ""]
+            lines += ["[[device]]", 'name = "%s"' % name, 'at = "%s:%d"' % (self.own(name), PORT), of.get(name, "")]
         self.topology.write_text("\n".join([*lines, rest, ""]))
         self.relay = cluster.start("emulate", "emulate", self.topology, "--control", self.socket, "--json")
         wait_until(lambda: self.socket.exists() or not self.relay.is_running(), 20, "the relay")
