@@ -12,7 +12,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define WALL_S 1000
-#define FIRST_SESSION ((UINT64_C(WALL_S) << 20) + 1) // of a run that began then
+#define FIRST_SESSION (((uint64_t)WALL_S << 20) + 1) // of a run that began then
 #define N_MEMBERS 3
 #define CTX 16
 #define HIDDEN 2
