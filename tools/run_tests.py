@@ -32,7 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = "build/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 JOBS = 2
 SIM_SEEDS = 1000
-LONG = ["integration-asan"]  # what `make test-long` runs
+LONG = ["recovery-long", "integration-asan"]  # what `make test-long` runs
 QEMU = ["qemu-aarch64-static", "-cpu", "max"]
 OUTPUT_SHOWN = 200  # last lines of what failed
 SLOWEST_SHOWN = 8
@@ -413,6 +413,10 @@ class Runner:
             env = {"HEARTH_BIN": str(ROOT / "build/address-undefined/bin/hearth"), **ASAN_ENV}
             self.report(pytest(["tests/integration", *options, *only], timeout, name, env))
 
+    def suite_recovery_long(self):
+        self.head("answers over lost machines, every case")
+        self.report(pytest(["tests/integration/test_recovery.py", "--long"], 5400, "pytest --long"))
+
     def suite_integration_covering(self):
         self.head("integration tests under AddressSanitizer and UndefinedBehaviorSanitizer, a covering part")
         self.sanitized_integration("pytest -m covering (ASan, UBSan)", ["-m", "covering"], PYTEST_SECONDS)
@@ -436,7 +440,7 @@ class Runner:
 
 
 SUITES = [n[len("suite_"):].replace("_", "-") for n in vars(Runner) if n.startswith("suite_")]
-NEEDS_MODEL = ["cross", "integration", "integration-covering", "integration-asan"]
+NEEDS_MODEL = ["cross", "integration", "recovery-long", "integration-covering", "integration-asan"]
 
 
 def chosen(words):

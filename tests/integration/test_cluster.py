@@ -154,8 +154,7 @@ def ends_whole(p, text, seconds):
 
 
 @pytest.mark.deadline(240)
-@pytest.mark.parametrize("at", AT)
-@pytest.mark.parametrize("victim", ["a", "b", "c"])
+@pytest.mark.parametrize("victim,at", zip("abc", AT))
 def test_an_answer_survives_a_killed_node(cluster, victim, at):
     three_nodes(cluster)
     before = cluster.run(PROMPT, n=4)
@@ -175,7 +174,7 @@ def test_an_answer_survives_a_killed_node(cluster, victim, at):
 
 
 @pytest.mark.deadline(240)
-@pytest.mark.parametrize("victim", ["a", "b", "c"])
+@pytest.mark.parametrize("victim", ["b"])
 def test_an_answer_survives_a_stopped_node(cluster, victim):
     three_nodes(cluster)
     before = cluster.run(PROMPT, n=4)
