@@ -224,10 +224,12 @@ static bool choose(const struct coordinator *c, struct plan *out, bool *is_repai
 		add_failure(c, why);
 		return false;
 	}
+	// With a given split only a spare may take a gap: nobody's share changes.
+	*is_repair = sessions_count(c, SESSION_ACTIVE) > 0 && repair(c, nodes, n, out) && (c->config.n_split == 0 || out->n_stages == c->config.n_split);
+	if (*is_repair)
+		return true;
 	if (c->config.n_split == 0) {
-		*is_repair = sessions_count(c, SESSION_ACTIVE) > 0 && repair(c, nodes, n, out);
-		if (!*is_repair)
-			plan_even(nodes, n, c->config.n_layers, out);
+		plan_even(nodes, n, c->config.n_layers, out);
 		return true;
 	}
 	if (n < c->config.n_split)
