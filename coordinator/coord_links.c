@@ -186,6 +186,16 @@ void coord_links_tick(struct coordinator *c, struct coord_effects *fx)
 	}
 }
 
+bool coord_links_is_suspect(const struct coordinator *c, int32_t member)
+{
+	for (int32_t i = 0; i < COORD_LINKS_MAX && !c->members[member].is_local; i++) {
+		const struct coord_link *l = &c->links[i];
+		if (l->handle != 0 && !l->retired && l->member == member && liveness_is_suspect(&l->life, &c->config.liveness, c->now_ns))
+			return true;
+	}
+	return false;
+}
+
 void coord_links_forgive(struct coordinator *c)
 {
 	for (int32_t i = 0; i < COORD_LINKS_MAX; i++)

@@ -196,6 +196,8 @@ void coord_links_on_down(struct coordinator *c, const struct coord_event *ev, st
 void coord_links_close(struct coordinator *c, int32_t member, struct coord_effects *fx);
 void coord_links_tick(struct coordinator *c, struct coord_effects *fx);
 int64_t coord_links_deadline_ns(const struct coordinator *c);
+// coord_links_is_suspect: one of a member's links has been silent for longer than a healthy one is.
+bool coord_links_is_suspect(const struct coordinator *c, int32_t member);
 // coord_links_forgive restarts all timers of silence: this machine was away itself.
 void coord_links_forgive(struct coordinator *c);
 struct coord_link *coord_link_find(struct coordinator *c, uint32_t handle);

@@ -300,12 +300,14 @@ struct member_epoch coordinator_member_epoch(const struct coordinator *c)
 
 // ---- status and invariants
 
-static const char *state_words(const struct member *m)
+static const char *state_words(const struct coordinator *c, const struct member *m)
 {
 	if (m->leaving)
 		return "leaving";
 	if (m->drained && m->state == MEMBER_READY)
 		return m->stage >= 0 ? "draining" : "drained";
+	if (m->state == MEMBER_READY && !m->load_failed && coord_links_is_suspect(c, (int32_t)(m - c->members)))
+		return "suspect";
 	switch (m->state) {
 	case MEMBER_ABSENT: return "absent";
 	case MEMBER_CONNECTED: return "connected";
@@ -319,7 +321,7 @@ static void member_status(const struct coordinator *c, const struct member *m, s
 {
 	*out = (struct coord_member_status){.id = m->record.id, .is_local = m->is_local, .stage = m->stage, .n_relayed = m->n_relayed, .rtt = m->rtt};
 	text_copy(out->name, sizeof out->name, m->hello.name);
-	text_copy(out->state, sizeof out->state, state_words(m));
+	text_copy(out->state, sizeof out->state, state_words(c, m));
 	text_copy(out->detail, sizeof out->detail, m->detail);
 	text_copy(out->remote, sizeof out->remote, m->remote);
 	text_copy(out->simd, sizeof out->simd, m->hello.simd);

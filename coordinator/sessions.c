@@ -452,8 +452,19 @@ static struct session *longest_waiting(struct coordinator *c)
 	return best;
 }
 
+// has_suspect: a machine of the ring may be gone. What is under way waits for it; nothing new does, until it is heard or lost.
+static bool has_suspect(const struct coordinator *c)
+{
+	for (int32_t i = 0; i < c->plan.n_stages; i++)
+		if (coord_links_is_suspect(c, member_find(c, c->plan.stages[i].node)))
+			return true;
+	return false;
+}
+
 static void admit(struct coordinator *c)
 {
+	if (sessions_count(c, SESSION_WAITING) == 0 || has_suspect(c))
+		return;
 	for (int32_t slot = 0; slot < c->config.n_slots; slot++) {
 		if (c->slot_owner[slot] >= 0)
 			continue;

@@ -2,6 +2,7 @@
 
 const struct liveness_limits liveness_defaults = {
 	.ping_after_ns = 1000000000,
+	.suspect_after_ns = 1500000000,
 	.dead_after_ns = 8000000000,
 	.late_loop_ns = 1000000000,
 	.rejoin_ns = 1000000000,
@@ -15,6 +16,7 @@ struct liveness_limits liveness_with(int64_t dead_after_ns)
 	struct liveness_limits l = liveness_defaults;
 	l.ping_after_ns = dead_after_ns < l.dead_after_ns ? dead_after_ns / 8 : l.ping_after_ns;
 	l.late_loop_ns = dead_after_ns < l.dead_after_ns ? dead_after_ns / 8 : l.late_loop_ns;
+	l.suspect_after_ns = dead_after_ns < l.dead_after_ns ? dead_after_ns / 16 * 3 : l.suspect_after_ns;
 	l.dead_after_ns = dead_after_ns;
 	return l;
 }
@@ -42,6 +44,11 @@ enum liveness_verdict liveness_step(struct liveness *l, const struct liveness_li
 		return LIVENESS_FINE;
 	l->sent_ns = now_ns;
 	return LIVENESS_PING;
+}
+
+bool liveness_is_suspect(const struct liveness *l, const struct liveness_limits *limits, int64_t now_ns)
+{
+	return now_ns - l->heard_ns >= limits->suspect_after_ns;
 }
 
 int64_t liveness_deadline_ns(const struct liveness *l, const struct liveness_limits *limits)

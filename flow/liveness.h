@@ -8,6 +8,7 @@
 
 struct liveness_limits {
 	int64_t ping_after_ns; // a link that sent nothing for this long sends a ping
+	int64_t suspect_after_ns; // silence after which a peer gets no new work
 	int64_t dead_after_ns; // silence that means death
 	int64_t late_loop_ns;  // my own loop was away this long: silence proves nothing, timers start again
 	int64_t rejoin_ns;     // after a reset: by then three reconnects, 100, 200 and 400 ms apart, have failed, and the peer is dead
@@ -33,6 +34,7 @@ void liveness_heard(struct liveness *l, int64_t now_ns);
 void liveness_restart(struct liveness *l, int64_t now_ns);
 // liveness_step says what is due; LIVENESS_PING means that the caller sends a ping now.
 enum liveness_verdict liveness_step(struct liveness *l, const struct liveness_limits *limits, int64_t now_ns);
+bool liveness_is_suspect(const struct liveness *l, const struct liveness_limits *limits, int64_t now_ns);
 // liveness_deadline_ns returns when liveness_step wants to be called again.
 int64_t liveness_deadline_ns(const struct liveness *l, const struct liveness_limits *limits);
 

@@ -468,6 +468,38 @@ static void silence_of_eight_seconds_loses_a_node(void **state)
 	stop(&h);
 }
 
+static void a_suspect_gets_no_new_answer_until_it_is_heard(void **state)
+{
+	(void)state;
+	struct host h;
+	struct coord_status st;
+	struct coordinator_config config = base_config();
+	start(&h, &config, 1);
+	arrive(&h, 1);
+	be_ready(&h, 1);
+	h.now += 14 * S / 10;
+	submit(&h, 1, 3, 3);
+	assert_int_equal(count_fx(&h, COORD_FX_FORWARD), 1);
+	h.now += 2 * S / 10;
+	submit(&h, 2, 3, 3);
+	coordinator_status(h.c, &st);
+	assert_int_equal(st.n_active, 1);
+	assert_int_equal(st.n_waiting, 1);
+	assert_string_equal(st.members[0].state, "suspect");
+	struct msg m = {.type = MSG_PEER_LINK, .u.peer_link = {.epoch = st.plan_epoch}};
+	message(&h, h.control[1], &m);
+	coordinator_status(h.c, &st);
+	assert_int_equal(st.n_active, 1); // its data link is as silent as before
+	uint8_t pong[FRAME_PING_BYTES];
+	ping_encode(FRAME_PONG, 1, pong);
+	struct coord_event ev = {.type = COORD_EV_MESSAGE, .u.message = {.link = h.data[1], .data = pong, .len = sizeof pong}};
+	step(&h, &ev);
+	coordinator_status(h.c, &st);
+	assert_int_equal(st.n_active, 2);
+	assert_string_equal(st.members[0].state, "ready");
+	stop(&h);
+}
+
 static void silence_while_this_machine_slept_is_forgiven_whatever_event_wakes_it(void **state)
 {
 	(void)state;
@@ -628,6 +660,7 @@ int main(void)
 		cmocka_unit_test(an_empty_stage_is_refused_by_name),
 		cmocka_unit_test(sixty_four_nodes_and_sessions_fit_the_effects),
 		cmocka_unit_test(silence_of_eight_seconds_loses_a_node),
+		cmocka_unit_test(a_suspect_gets_no_new_answer_until_it_is_heard),
 		cmocka_unit_test(silence_while_this_machine_slept_is_forgiven_whatever_event_wakes_it),
 		cmocka_unit_test(session_wait_counts_from_the_loss_not_from_the_request),
 		cmocka_unit_test(a_join_link_carries_no_pings),
