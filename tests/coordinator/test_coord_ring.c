@@ -93,7 +93,7 @@ static int32_t n_steps_sent(struct host *h, uint32_t link)
 static void ready_with(struct host *h, int32_t n)
 {
 	struct coordinator_config config = base_config();
-	config.liveness.dead_after_ns = 100000 * S; // only what the tests say is lost
+	config.liveness.dead_after_ns = config.liveness.suspect_after_ns = 100000 * S; // only what the tests say is lost
 	config.n_nodes_min = n;
 	start(h, &config, n);
 	for (int32_t i = 1; i <= n; i++)
