@@ -478,7 +478,7 @@ static void a_node_that_cannot_load_is_tried_again_after_a_pause(void **state)
 	struct msg m;
 	struct coord_status st;
 	struct coordinator_config config = base_config();
-	config.liveness.dead_after_ns = 100000 * S;
+	config.liveness.dead_after_ns = config.liveness.suspect_after_ns = 100000 * S;
 	start(&h, &config, 1);
 	arrive(&h, 1);
 	assert_true(sent(&h, h.control[1], MSG_PLAN, &m));
@@ -513,7 +513,7 @@ static void a_cluster_that_works_is_not_disturbed_to_try_a_node_again(void **sta
 	(void)state;
 	struct host h;
 	struct coordinator_config config = base_config();
-	config.liveness.dead_after_ns = 100000 * S;
+	config.liveness.dead_after_ns = config.liveness.suspect_after_ns = 100000 * S;
 	start(&h, &config, 3);
 	arrive(&h, 1);
 	arrive(&h, 2);
