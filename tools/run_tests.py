@@ -404,7 +404,7 @@ class Runner:
     def suite_integration(self):
         self.head("integration tests")
         only = ["-k", self.args.only] if self.args.only else []
-        self.report(pytest(["tests", *only]))
+        self.report(pytest(["tests", "-m", "not long", *only]))
 
     def sanitized_integration(self, name, options, timeout):
         """The same tests on the sanitizers' build; tests/integration/conftest.py says how what they find is found."""
@@ -415,7 +415,7 @@ class Runner:
 
     def suite_recovery_long(self):
         self.head("answers over lost machines, every case")
-        self.report(pytest(["tests/integration/test_recovery.py", "--long"], 5400, "pytest --long"))
+        self.report(pytest(["tests/integration/test_recovery.py"], 5400, "pytest test_recovery.py"))
 
     def suite_integration_covering(self):
         self.head("integration tests under AddressSanitizer and UndefinedBehaviorSanitizer, a covering part")
@@ -423,7 +423,7 @@ class Runner:
 
     def suite_integration_asan(self):
         self.head("integration tests under AddressSanitizer and UndefinedBehaviorSanitizer, all of them")
-        self.sanitized_integration("pytest (ASan, UBSan)", [], 5400)
+        self.sanitized_integration("pytest (ASan, UBSan)", ["-m", "not long"], 5400)
 
     def close(self):
         passed = sum(r.passed for r in self.results)

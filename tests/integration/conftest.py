@@ -48,20 +48,10 @@ class SanitizerReports:
         return "\n".join(texts)
 
 
-def pytest_addoption(parser):
-    parser.addoption("--long", action="store_true", help="run the tests marked long, too")
-
-
-def pytest_collection_modifyitems(config, items):
-    """Leaves out what is marked long: not skipped, as it belongs to another suite."""
-    if not config.getoption("--long"):
-        items[:] = [i for i in items if i.get_closest_marker("long") is None]
-
-
 def pytest_configure(config):
     config.addinivalue_line("markers", "deadline(seconds): how long the test may take, instead of %d" % DEADLINE_S)
     config.addinivalue_line("markers", "covering: of the tests that a sanitizer's build runs in `make check`")
-    config.addinivalue_line("markers", "long: only with --long, in `make test-long`")
+    config.addinivalue_line("markers", "long: not in `make check`, only in `make test-long`")
     config.hearth_reports = SanitizerReports()
 
 

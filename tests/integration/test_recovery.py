@@ -1,7 +1,7 @@
 """Answers over lost machines: killed, stopped, or cut off, at the first token, in the middle, and late, in each position of the ring, greedy, drawn
 from a seed, and drawn from a seed that the coordinator chose: the client's text is, byte for byte, what it would have been.
 
-`make check` runs the twelve cases of COVERING; `make test-long` all of them (--long)."""
+`make check` runs the twelve cases of COVERING; `make test-long` all of them."""
 import itertools
 import json
 import signal
