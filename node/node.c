@@ -235,6 +235,7 @@ static void adopt_plan(struct node *n, const struct msg_plan *p, struct node_eff
 {
 	struct msg_peer prev = n->plan.prev, next = n->plan.next;
 	n->plan = *p;
+	n->plan_ns = n->now_ns;
 	n->plan.prev = prev;
 	n->plan.next = next;
 	n->has_next = false;

@@ -77,8 +77,8 @@ static void end_link(struct node *n, struct node_link *l, bool orderly, const ch
 	struct node_link *left = node_link_of(n, gone.peer, gone.kind);
 	if (left != NULL)
 		left->retired = left->retired && gone.retired;
-	bool was_used = n->plan.epoch.v != 0 && gone.used.v == n->plan.epoch.v;
-	if (gone.retired && (orderly || !was_used))
+	bool was_used = gone.used.v == n->plan.epoch.v || n->plan_ns < gone.retired_ns + RETIRE_NS;
+	if (gone.retired && (orderly || n->plan.epoch.v == 0 || !was_used))
 		return;
 	if (node_id_is(gone.peer, n->config.coordinator)) {
 		node_log(fx, LOG_WARNING, "%s link to the coordinator lost (%s): trying again", gone.kind == NODE_LINK_CONTROL ? "control" : "data", reason);

@@ -5,8 +5,8 @@
 #include "flow/round_trip.h"
 #include "node/node.h"
 
-// A link that is up. Its end is a loss when it is the newest of its kind to its peer, or when frames of the plan were sent on it and it
-// did not end in order.
+// A link that is up. Its end is a loss when it is the newest of its kind to its peer, or when it did not end in order and frames of the plan
+// may have been on it: ours, or those of the far end, who may learn of the successor later than we do.
 struct node_link {
 	uint32_t handle; // 0: free
 	struct node_id peer;
@@ -80,6 +80,7 @@ struct node {
 
 	// The plan. plan.epoch 0: none; plan.n_stages 0: it has no part for us. `loaded` once the engine fits it.
 	struct msg_plan plan;
+	int64_t plan_ns; // when it was adopted
 	struct plan_epoch newest_epoch; // of any plan since the control link was lost: two links may bring two plans in any order
 	bool loaded;
 	uint32_t load_id;     // 0: no LOAD under way

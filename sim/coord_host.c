@@ -328,6 +328,15 @@ void sim_head_on_down(struct sim_world *w, uint32_t serial, enum sim_down why)
 	sim_head_step(w, &ev);
 }
 
+// n_of_frame counts what a frame may have caused. An embedding that begins, or a line of the log, was due anyway.
+static int32_t n_of_frame(const struct coord_effects *fx)
+{
+	int32_t n = 0;
+	for (int32_t i = 0; i < fx->n; i++)
+		n += fx->at[i].type != COORD_FX_FORWARD && fx->at[i].type != COORD_FX_LOG;
+	return n;
+}
+
 void sim_head_on_frame(struct sim_world *w, uint32_t link, const struct sim_packet *p, const uint8_t *frame)
 {
 	bool is_data = p->stored > 0 && (frame[0] == FRAME_STEP || frame[0] == FRAME_CREDIT);
@@ -342,7 +351,7 @@ void sim_head_on_frame(struct sim_world *w, uint32_t link, const struct sim_pack
 	sim_head_step(w, &ev);
 	w->message = NULL;
 	if (is_data)
-		checks_on_stale(w, SIM_HEAD, epoch, frame, p->stored, w->coord_fx->n);
+		checks_on_stale(w, SIM_HEAD, epoch, frame, p->stored, n_of_frame(w->coord_fx));
 }
 
 void sim_head_on_event(struct sim_world *w, struct sim_event *ev)

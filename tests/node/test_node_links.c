@@ -346,12 +346,31 @@ static void an_old_link_that_carried_nothing_of_the_plan_may_break(void **state)
 	forwarded(&h);
 	up(&h, 2, NODE_LINK_DATA);
 	uint32_t data2 = up(&h, 0, NODE_LINK_DATA);
+	h.now += 6 * S; // by now the far ends know the new links
 	plan(&h, 2, 1, 2);
 	down(&h, next, false);
 	assert_false(says_broken(&h));
 	down(&h, h.data, false);
 	assert_false(sent(&h, MSG_HELLO, &m));
 	down(&h, data2, true); // the newest: whatever its end is called
+	assert_true(sent(&h, MSG_HELLO, &m));
+	assert_int_equal(m.u.hello.epoch.v, 0);
+	stop(&h);
+}
+
+// The far end learns of the successor later: what it sent on the old link until then may be lost with it.
+static void an_old_link_that_breaks_may_have_carried_what_its_far_end_sent(void **state)
+{
+	(void)state;
+	struct host h;
+	uint32_t prev, next;
+	struct msg m;
+	join_ring(&h, &prev, &next);
+	up(&h, 1, NODE_LINK_DATA);
+	down(&h, prev, false); // nothing was sent on it from here
+	assert_true(says_broken(&h));
+	up(&h, 0, NODE_LINK_DATA);
+	down(&h, h.data, false);
 	assert_true(sent(&h, MSG_HELLO, &m));
 	assert_int_equal(m.u.hello.epoch.v, 0);
 	stop(&h);
@@ -662,6 +681,7 @@ int main(void)
 		cmocka_unit_test(a_hop_with_steps_on_an_old_link_waits_for_their_credits),
 		cmocka_unit_test(an_old_link_that_breaks_with_steps_of_the_plan_is_reported),
 		cmocka_unit_test(an_old_link_that_carried_nothing_of_the_plan_may_break),
+		cmocka_unit_test(an_old_link_that_breaks_may_have_carried_what_its_far_end_sent),
 		cmocka_unit_test(an_old_control_link_that_breaks_takes_the_plan_along),
 		cmocka_unit_test(an_old_link_is_closed_in_order_after_a_while),
 		cmocka_unit_test(the_link_before_is_used_again_when_its_successor_is_lost),
