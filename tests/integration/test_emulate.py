@@ -83,7 +83,7 @@ def test_an_answer_survives_a_node_cut_off(cluster, kind):
     p, text = ask(cluster)
     assert e.send("cut %s * %s" % (victim, kind))["connections"] >= 3
     ends_whole(cluster, p, text)
-    assert cluster.status()["recovered"] == 1
+    assert cluster.status()["recovered"] >= 1
     e.send("heal %s *" % victim)
     cluster.wait_status(lambda s: s["ready"] and sum("stage" in n for n in s["nodes"]) == 3, 60, "the node to be back")
     p, text = ask(cluster, "another")

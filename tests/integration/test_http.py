@@ -464,7 +464,7 @@ def test_requests_wait_for_a_cluster_and_survive_a_lost_node(tiny_cluster):
     assert r.text().rstrip().endswith("[DONE]")
     answer = whole.getresponse()
     assert answer.status == 200
-    assert tiny_cluster.status()["recovered"] == 2
+    assert tiny_cluster.status()["recovered"] >= 2
     assert api.complete(prompt="a", max_tokens=1)["usage"]["completion_tokens"] == 1
 
 

@@ -77,6 +77,6 @@ def test_an_answer_survives(cluster, loss, token, position, how):
     want = cluster.run_alone(PROMPT, "--temp", SAMPLING[how][1], "--seed", got["seed"], n=N)
     assert (got["text"], got["output_ids"], got["logits_hash"]) == (want["text"], want["output_ids"], want["logits_hash"])
     if lost_at < len(want["output_ids"]) - 40:  # else it may have ended before the loss was felt
-        assert cluster.status()["recovered"] == 1
+        assert cluster.status()["recovered"] >= 1
         assert "an answer goes on" in cluster.processes["coordinator"].log()
     cluster.processes[ring[position]].kill()
