@@ -77,7 +77,8 @@ static void gate_deinit(struct gate *g)
 
 static void gate_set(struct gate *g, uint32_t value)
 {
-	atomic_store(&g->value, value);
+	// An exchange, not a store: qemu's aarch64 (7.2) lets a load pass the store before it, and both sides would sleep.
+	atomic_exchange(&g->value, value);
 	if (atomic_load(&g->n_sleepers) == 0)
 		return;
 	pthread_mutex_lock(&g->lock);
