@@ -208,6 +208,7 @@ void coord_link_use(struct coordinator *c, struct coord_link *l);
 
 // members.c
 int32_t member_find(const struct coordinator *c, struct node_id id);
+int32_t member_of_stage(const struct coordinator *c, int32_t stage); // of the plan; -1: it is no member any more
 bool member_is_eligible(const struct member *m);
 void members_restore(struct coordinator *c, const struct coord_event *ev);
 void members_on_join(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);

@@ -17,6 +17,11 @@ int32_t member_find(const struct coordinator *c, struct node_id id)
 	return -1;
 }
 
+int32_t member_of_stage(const struct coordinator *c, int32_t stage)
+{
+	return member_find(c, c->plan.stages[stage].node);
+}
+
 bool member_is_eligible(const struct member *m)
 {
 	return m->used && !m->pending && m->state == MEMBER_READY && m->has_data && !m->leaving && !m->drained && m->retry_ns == 0;

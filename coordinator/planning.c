@@ -18,8 +18,8 @@ void planning_init_member(struct member *m)
 
 static bool is_between_machines(const struct coordinator *c, int32_t stage)
 {
-	const struct member *a = &c->members[member_find(c, c->plan.stages[stage].node)];
-	const struct member *b = &c->members[member_find(c, c->plan.stages[stage + 1].node)];
+	const struct member *a = &c->members[member_of_stage(c, stage)];
+	const struct member *b = &c->members[member_of_stage(c, stage + 1)];
 	return !a->is_local && !b->is_local;
 }
 
@@ -104,7 +104,7 @@ static void fill_peer(struct coordinator *c, const struct member *m, const uint8
 
 static void send_plan(struct coordinator *c, int32_t stage, struct coord_effects *fx)
 {
-	int32_t member = member_find(c, c->plan.stages[stage].node);
+	int32_t member = member_of_stage(c, stage);
 	struct msg m = {.type = MSG_PLAN};
 	struct msg_plan *p = &m.u.plan;
 	p->epoch = c->plan.epoch;
@@ -119,11 +119,11 @@ static void send_plan(struct coordinator *c, int32_t stage, struct coord_effects
 	p->hop_credits = c->config.hop_credits;
 	if (stage > 0 && is_between_machines(c, stage - 1)) {
 		const struct pair *k = find_pair(c, c->plan.stages[stage - 1].node, c->plan.stages[stage].node);
-		fill_peer(c, &c->members[member_find(c, c->plan.stages[stage - 1].node)], k->psk, &p->prev);
+		fill_peer(c, &c->members[member_of_stage(c, stage - 1)], k->psk, &p->prev);
 	}
 	if (stage + 1 < c->plan.n_stages && is_between_machines(c, stage)) {
 		const struct pair *k = find_pair(c, c->plan.stages[stage].node, c->plan.stages[stage + 1].node);
-		fill_peer(c, &c->members[member_find(c, c->plan.stages[stage + 1].node)], k->psk, &p->next);
+		fill_peer(c, &c->members[member_of_stage(c, stage + 1)], k->psk, &p->next);
 	}
 	recovery_note_part(&c->members[member], p->layer_begin, p->layer_end);
 	c->members[member].stage = stage;
@@ -317,7 +317,7 @@ static void make_plan(struct coordinator *c, struct coord_effects *fx)
 static bool may_come_back(const struct coordinator *c)
 {
 	for (int32_t i = 0; c->now_ns < c->grace_ns && i < c->plan.n_stages; i++) {
-		int32_t k = member_find(c, c->plan.stages[i].node);
+		int32_t k = member_of_stage(c, i);
 		if (k >= 0 && !member_is_eligible(&c->members[k]) && !c->members[k].leaving && !c->members[k].drained && !c->members[k].load_failed)
 			return true;
 	}
@@ -429,7 +429,7 @@ void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch
 	m->load_failed = false;
 	backoff_reset(&m->backoff);
 	for (int32_t i = 0; i < c->plan.n_stages; i++)
-		if (!c->members[member_find(c, c->plan.stages[i].node)].loaded)
+		if (!c->members[member_of_stage(c, i)].loaded)
 			return;
 	on_ready(c, fx);
 }

@@ -8,11 +8,6 @@
 #include "base/assert.h"
 #include "base/log.h"
 
-static const struct member *stage_member(const struct coordinator *c, int32_t stage)
-{
-	return &c->members[member_find(c, c->plan.stages[stage].node)];
-}
-
 static bool holds(const struct member *m, struct plan_epoch epoch, int32_t layer)
 {
 	return m->kv_epoch.v == epoch.v && layer >= m->kv_begin && layer < m->kv_end;
@@ -24,8 +19,9 @@ static bool find_lost(const struct coordinator *c, struct plan_epoch epoch, int3
 	*begin = *end = -1;
 	for (int32_t i = 0; i < c->plan.n_stages; i++) {
 		const struct plan_stage *st = &c->plan.stages[i];
+		const struct member *m = &c->members[member_of_stage(c, i)];
 		for (int32_t layer = st->layer_begin; layer < st->layer_end; layer++) {
-			if (holds(stage_member(c, i), epoch, layer))
+			if (holds(m, epoch, layer))
 				continue;
 			*begin = *begin < 0 ? layer : *begin;
 			*end = layer + 1;
@@ -40,7 +36,7 @@ static int32_t find_source(const struct coordinator *c, struct plan_epoch epoch,
 	int32_t best = 0;
 	for (int32_t i = 0; i < c->plan.n_stages; i++) {
 		const struct plan_stage *st = &c->plan.stages[i];
-		const struct member *m = stage_member(c, i);
+		const struct member *m = &c->members[member_of_stage(c, i)];
 		int32_t at = m->kv_epoch.v == epoch.v ? m->sent_layer : 0;
 		if (at > best && at <= layer && st->layer_begin < at && at <= st->layer_end)
 			best = at;
@@ -90,7 +86,7 @@ void recovery_note_ready(struct coordinator *c, struct coord_effects *fx)
 		c->n_recovered++;
 	}
 	for (int32_t i = 0; i < c->plan.n_stages; i++) {
-		struct member *m = &c->members[member_find(c, c->plan.stages[i].node)];
+		struct member *m = &c->members[member_of_stage(c, i)];
 		m->kv_epoch = c->plan.epoch;
 		m->kv_begin = c->plan.stages[i].layer_begin;
 		m->kv_end = c->plan.stages[i].layer_end;

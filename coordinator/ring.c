@@ -12,11 +12,6 @@ static size_t row_bytes(const struct coordinator *c)
 	return wire_bytes(c->config.wire, c->config.hidden_dim);
 }
 
-static int32_t stage_member(const struct coordinator *c, int32_t stage)
-{
-	return member_find(c, c->plan.stages[stage].node);
-}
-
 void ring_reset(struct coordinator *c)
 {
 	c->credits_out = c->config.hop_credits;
@@ -37,7 +32,7 @@ void ring_give_credit(struct coordinator *c, struct coord_effects *fx)
 	ASSERT(c->n_held > 0);
 	c->n_held--;
 	int32_t last = c->plan.n_stages - 1;
-	struct coord_link *l = coord_link_of(c, stage_member(c, last), COORD_LINK_DATA);
+	struct coord_link *l = coord_link_of(c, member_of_stage(c, last), COORD_LINK_DATA);
 	if (l == NULL)
 		return; // the plan goes with the link
 	struct credit cr = {.n = 1, .src_stage = STAGE_HEAD, .dst_stage = (uint16_t)last, .epoch = c->plan.epoch};
@@ -100,7 +95,7 @@ static void send_ready(struct coordinator *c, struct session *s, struct coord_li
 
 void ring_send_steps(struct coordinator *c, struct coord_effects *fx)
 {
-	struct coord_link *l = coord_link_of(c, stage_member(c, 0), COORD_LINK_DATA);
+	struct coord_link *l = coord_link_of(c, member_of_stage(c, 0), COORD_LINK_DATA);
 	for (int32_t i = 0; l != NULL && !c->draining && i < SESSIONS_MAX && c->credits_out > 0; i++)
 		if (c->sessions[i].state == SESSION_ACTIVE && c->sessions[i].is_ready)
 			send_ready(c, &c->sessions[i], l, fx);
@@ -169,7 +164,7 @@ static void on_reply(struct coordinator *c, struct coord_link *l, const struct s
 // relay passes the current message on to a neighbour of its sender that the sender cannot reach.
 static void relay(struct coordinator *c, struct coord_link *l, int32_t dst, struct coord_effects *fx)
 {
-	struct coord_link *to = coord_link_of(c, stage_member(c, dst), COORD_LINK_DATA);
+	struct coord_link *to = coord_link_of(c, member_of_stage(c, dst), COORD_LINK_DATA);
 	if (to == NULL)
 		return; // lost: the plan goes with it
 	c->members[l->member].n_relayed++;
@@ -300,7 +295,7 @@ static int32_t held_by(const struct coordinator *c, int32_t stage)
 {
 	if (stage == 0)
 		return c->config.hop_credits - c->credits_out;
-	return c->members[stage_member(c, stage - 1)].next_direct ? -1 : c->relays[stage - 1];
+	return c->members[member_of_stage(c, stage - 1)].next_direct ? -1 : c->relays[stage - 1];
 }
 
 // stuck_stage returns the first stage that may keep what is waited for: the last one that is known to hold a step; when none does, the
@@ -322,7 +317,7 @@ static void give_up(struct coordinator *c, struct session *s, struct coord_effec
 {
 	int32_t stage = stuck_stage(c);
 	const struct plan_stage *st = &c->plan.stages[stage];
-	const char *name = c->members[stage_member(c, stage)].hello.name;
+	const char *name = c->members[member_of_stage(c, stage)].hello.name;
 	char text[2 * REASON_CAP];
 	snprintf(text, sizeof text, "no progress for %lld s: waiting for node %s (layers %d to %d)%s", (long long)(c->config.stall_ns / 1000000000), name,
 		st->layer_begin, st->layer_end - 1, stage == c->plan.n_stages - 1 ? "" : ", or one behind it");

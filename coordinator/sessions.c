@@ -101,7 +101,7 @@ static void tell_stages(struct coordinator *c, struct session_id id, struct coor
 	m.u.cancel.epoch = c->plan.epoch;
 	m.u.cancel.session = id;
 	for (int32_t i = 0; i < c->plan.n_stages; i++)
-		coord_send_msg(c, member_find(c, c->plan.stages[i].node), &m, fx);
+		coord_send_msg(c, member_of_stage(c, i), &m, fx);
 }
 
 void sessions_end(struct coordinator *c, struct session *s, enum coord_end end, enum err err, const char *text, struct coord_effects *fx)
@@ -456,7 +456,7 @@ static struct session *longest_waiting(struct coordinator *c)
 static bool has_suspect(const struct coordinator *c)
 {
 	for (int32_t i = 0; i < c->plan.n_stages; i++)
-		if (coord_links_is_suspect(c, member_find(c, c->plan.stages[i].node)))
+		if (coord_links_is_suspect(c, member_of_stage(c, i)))
 			return true;
 	return false;
 }
