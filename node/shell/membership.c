@@ -76,13 +76,14 @@ enum err membership_load(const char *path, struct membership *out, struct errmsg
 struct join {
 	struct loop *loop;
 	const struct link_limits *limits;
+	const struct invite *invite;
 	struct link *link; // NULL: no attempt under way
 	const char *path;
 	struct membership *out;
 	struct loop_timer patience;
 	bool has_grant;
-	bool is_over;    // this attempt
-	enum err err;    // of this attempt
+	bool is_over; // this attempt
+	enum err err; // of this attempt
 	struct errmsg *em;
 };
 
@@ -95,9 +96,18 @@ static void attempt_over(struct join *j, enum err e)
 
 static void on_up(void *ctx, struct link *link, const struct link_info *info)
 {
-	struct join *j = ctx;
-	(void)link;
-	j->out->grant.member_epoch = info->member_epoch;
+	(void)ctx, (void)link, (void)info; // the grant, which comes now, has all of it
+}
+
+// take_grant: of a coordinator that knows no address of its own, those of the invite are kept.
+static void take_grant(struct join *j, const struct msg_join_grant *grant)
+{
+	struct address_list *addresses = &j->out->grant.addresses;
+	j->out->grant = *grant;
+	if (addresses->n > 0)
+		return;
+	addresses->n = j->invite->n_addrs;
+	memcpy(addresses->at, j->invite->addrs, sizeof j->invite->addrs);
 }
 
 static void on_frame(void *ctx, struct link *link, const uint8_t *frame, size_t len)
@@ -112,7 +122,7 @@ static void on_frame(void *ctx, struct link *link, const uint8_t *frame, size_t 
 		attempt_over(j, ERR_FORMAT);
 		return;
 	}
-	j->out->grant = msg.u.join_grant;
+	take_grant(j, &msg.u.join_grant);
 	sodium_memzero(&msg, sizeof msg);
 	enum err e = membership_save(j->path, j->out, j->em);
 	if (e != OK) { // not acknowledged: the invite stays ours to try again
@@ -171,7 +181,7 @@ static enum err try_address(struct join *j, const char *addr, const struct lnk1_
 enum err membership_join(struct loop *loop, const struct invite *invite, const struct lnk1_keypair *keys, const uint8_t boot_id[LNK1_BOOT_ID_LEN],
 	const struct link_limits *limits, const char *path, struct membership *out, struct errmsg *em)
 {
-	struct join j = {.loop = loop, .limits = limits, .path = path, .out = out, .em = em};
+	struct join j = {.loop = loop, .limits = limits, .invite = invite, .path = path, .out = out, .em = em};
 	struct lnk1_client_params p;
 	link_params_client(&p, keys, LNK1_JOIN, LNK1_CONTROL, boot_id, CANON_VERSION);
 	memset(out, 0, sizeof *out);
@@ -193,9 +203,5 @@ enum err membership_join(struct loop *loop, const struct invite *invite, const s
 		*em = all;
 	}
 	sodium_memzero(&p, sizeof p);
-	if (e == OK && out->grant.addresses.n == 0) { // a coordinator that knows no address of its own: the one that worked
-		out->grant.addresses.n = invite->n_addrs;
-		memcpy(out->grant.addresses.at, invite->addrs, sizeof invite->addrs);
-	}
-	return e == OK ? membership_save(path, out, em) : e;
+	return e;
 }

@@ -224,7 +224,19 @@ struct host {
 	bool refuse, stop;
 	bool has_judged, has_sent;
 	struct msg answer;
+	const char *path; // NULL, or the file to look at when the acknowledgement has come
+	struct stat file;
+	struct membership at_ack;
 };
+
+// look_at_ack keeps what a node that is killed now would have, and only then lets the join end.
+static void look_at_ack(struct host *h)
+{
+	assert_int_equal(stat(h->path, &h->file), 0);
+	assert_int_equal(membership_load(h->path, &h->at_ack, NULL), OK);
+	h->path = NULL;
+	link_close(h->w->server.up);
+}
 
 static void act(void *ctx)
 {
@@ -248,6 +260,8 @@ static void act(void *ctx)
 		assert_int_equal(link_send(w->server.up, frame, len), OK);
 		h->has_sent = true;
 	}
+	if (h->path != NULL && w->server.n_frames > 0)
+		look_at_ack(h);
 }
 
 static void host_open(struct host *h)
@@ -314,9 +328,35 @@ static void a_grant_without_addresses_gets_those_of_the_invite(void **state)
 	struct invite in = invite_of(&h);
 	assert_int_equal(join_by(p, &h, &in, p->path, &m), OK);
 	assert_int_equal(membership_load(p->path, &got, &p->em), OK);
+	assert_memory_equal(&m, &got, sizeof m);
 	assert_int_equal(got.grant.addresses.n, 1);
 	assert_string_equal(got.grant.addresses.at[0], h.w->addr);
 	host_close(&h);
+}
+
+static void what_is_acknowledged_is_on_disk_whole_and_written_once(void **state)
+{
+	struct place *p = *state;
+	for (int k = 0; k < 2; k++) {
+		struct host h;
+		struct membership m;
+		struct stat after;
+		host_open(&h);
+		h.w->server.close_on_frame = false;
+		h.path = p->path;
+		if (k == 1)
+			h.answer.u.join_grant.addresses.n = 0;
+		struct invite in = invite_of(&h);
+		assert_int_equal(join_by(p, &h, &in, p->path, &m), OK);
+		assert_null(h.path);
+		assert_memory_equal(&h.at_ack, &m, sizeof m);
+		assert_string_equal(h.at_ack.grant.addresses.at[0], k == 1 ? h.w->addr : "192.0.2.1:7433");
+		assert_int_equal(stat(p->path, &after), 0);
+		assert_int_equal(after.st_ino, h.file.st_ino);
+		assert_int_equal(after.st_mtim.tv_sec, h.file.st_mtim.tv_sec);
+		assert_int_equal(after.st_mtim.tv_nsec, h.file.st_mtim.tv_nsec);
+		host_close(&h);
+	}
 }
 
 static void the_addresses_are_tried_in_turn_and_each_failure_is_told(void **state)
@@ -428,6 +468,7 @@ int main(void)
 		IN_PLACE(only_a_regular_file_will_do),
 		IN_PLACE(a_join_writes_what_was_granted_and_acknowledges_it),
 		IN_PLACE(a_grant_without_addresses_gets_those_of_the_invite),
+		IN_PLACE(what_is_acknowledged_is_on_disk_whole_and_written_once),
 		IN_PLACE(the_addresses_are_tried_in_turn_and_each_failure_is_told),
 		IN_PLACE(a_coordinator_that_refuses_leaves_no_membership),
 		IN_PLACE(a_coordinator_with_another_arithmetic_is_named_as_such),
