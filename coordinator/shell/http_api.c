@@ -260,6 +260,20 @@ static void route_health(struct http_api *h, struct http_exchange *x, const stru
 		http_reply(x, 503, NULL, NULL);
 }
 
+bool http_api_event_number(const char *text, int64_t *out)
+{
+	int64_t n = 0;
+	size_t len = strlen(text);
+	if (len == 0 || strspn(text, "0123456789") != len)
+		return false;
+	for (size_t i = 0; i < len && n <= INT32_MAX; i++)
+		n = 10 * n + (text[i] - '0');
+	if (n > INT32_MAX)
+		return false;
+	*out = n;
+	return true;
+}
+
 // read_after reads the number of the last event that a client has, from its header or else from the query. False after filling *e.
 static bool read_after(const struct http_request *q, int64_t *after, struct openai_error *e)
 {
@@ -275,7 +289,7 @@ static bool read_after(const struct http_request *q, int64_t *after, struct open
 		text = q->query[0].value ? q->query[0].value : "NUL";
 		name = "after";
 	}
-	if (text == NULL || event_number_parse(text, after))
+	if (text == NULL || http_api_event_number(text, after))
 		return true;
 	openai_error_set(e, 400, "invalid_value", name, "%s: want the number of an event, 0 to %d", name, INT32_MAX);
 	return false;

@@ -16,6 +16,7 @@
 #include "model/tokenizer.h"
 #include "net/loop.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct http_api;
@@ -39,5 +40,8 @@ uint16_t http_api_port(const struct http_api *h);
 void http_api_stop(struct http_api *h);
 // http_api_close after coord_runtime_close, which ends the requests. NULL is allowed.
 void http_api_close(struct http_api *h);
+
+// http_api_event_number reads the number of an event, as a client that comes back sends it: digits alone, 0 to 2^31 - 1. Public for its tests.
+MUST_USE bool http_api_event_number(const char *text, int64_t *out);
 
 #endif

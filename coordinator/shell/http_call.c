@@ -248,7 +248,8 @@ void call_on_journal(struct http_api *h, struct journal_key key)
 
 // ---- the end
 
-bool call_is_wanted(const struct http_call *c)
+// is_wanted tells whether somebody reads it, or may come to read it.
+static bool is_wanted(const struct http_call *c)
 {
 	if (c->rec.keep || c->is_restored)
 		return true;
@@ -258,7 +259,8 @@ bool call_is_wanted(const struct http_call *c)
 	return false;
 }
 
-void call_cancel(struct http_call *c)
+// cancel: nobody wants the rest.
+static void cancel(struct http_call *c)
 {
 	c->is_cancelled = true;
 	leave_journal(c);
@@ -490,8 +492,8 @@ void call_watch(struct http_call *c, int64_t now_ns)
 		set_durable(c);
 	}
 	if (c->answer != NULL) {
-		if (!c->is_cancelled && !call_is_wanted(c))
-			call_cancel(c);
+		if (!c->is_cancelled && !is_wanted(c))
+			cancel(c);
 		return;
 	}
 	if (c->readers != NULL)

@@ -131,12 +131,8 @@ struct http_call *call_find(struct http_api *h, const uint8_t id[REQUEST_ID_BYTE
 void call_on_journal(struct http_api *h, struct journal_key key);
 // call_watch is called a few times a second while there are readers. May free the call.
 void call_watch(struct http_call *c, int64_t now_ns);
-// call_cancel: nobody wants the rest.
-void call_cancel(struct http_call *c);
 // call_end frees the call and its readers, when the coordinator is no more.
 void call_end(struct http_call *c);
-// call_is_wanted tells whether somebody reads it, or may come to read it.
-bool call_is_wanted(const struct http_call *c);
 
 // ---- events (http_events.c)
 

@@ -14,7 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define DIR_MAX 1000 // characters of the folder's name
 #define NAME_LEN (16 + 1 + 1 + 8) // "0123456789abcdef-0.request"
+#define PATH_CAP (DIR_MAX + 1 + NAME_LEN + 4 + 1) // with the ".new" of one half written
 #define WIPE_BLOCK 4096
 
 _Static_assert(JOURNAL_TRIES_MAX < 10, "a file's name has one digit for it");
@@ -31,7 +33,7 @@ struct journal_op {
 struct journal {
 	struct loop *loop;
 	const struct log *log;
-	char dir[JOURNAL_PATH_CAP];
+	char dir[PATH_CAP];
 	journal_done done;
 	void *ctx;
 	uint64_t last_number;
@@ -49,9 +51,9 @@ struct journal {
 
 // ---- files
 
-static void file_path(const char *dir, struct journal_key key, char path[JOURNAL_PATH_CAP])
+static void file_path(const char *dir, struct journal_key key, char path[PATH_CAP])
 {
-	snprintf(path, JOURNAL_PATH_CAP, "%.1000s/%016llx-%d.request", dir, (unsigned long long)key.number, (int)key.n_tries);
+	snprintf(path, PATH_CAP, "%.*s/%016llx-%d.request", DIR_MAX, dir, (unsigned long long)key.number, (int)key.n_tries);
 }
 
 // parse_name: true for the name of a request.
@@ -107,7 +109,7 @@ static void wipe_logged(const struct log *log, const char *path)
 
 static void carry_out(struct journal *j, struct journal_op *op)
 {
-	char path[JOURNAL_PATH_CAP];
+	char path[PATH_CAP];
 	file_path(j->dir, op->key, path);
 	if (op->data == NULL)
 		op->err = wipe(path, &op->em);
@@ -271,7 +273,7 @@ static enum err list_names(const struct log *log, const char *dir, struct name_l
 	while (e == OK && (entry = readdir(d)) != NULL) {
 		struct journal_key key;
 		size_t len = strlen(entry->d_name);
-		char path[JOURNAL_PATH_CAP];
+		char path[PATH_CAP];
 		if (len == NAME_LEN + 4 && strcmp(entry->d_name + len - (sizeof half - 1), half) == 0 &&
 			snprintf(path, sizeof path, "%s/%s", dir, entry->d_name) < (int)sizeof path)
 			wipe_logged(log, path);
@@ -323,7 +325,7 @@ static enum err read_file(const char *path, struct request_record *r, struct err
 // begin_again counts the try in the file's name, so that it is known when this one ends badly too.
 static bool begin_again(struct journal *j, const char *path, struct journal_key *key)
 {
-	char next[JOURNAL_PATH_CAP];
+	char next[PATH_CAP];
 	struct errmsg em;
 	if (key->n_tries >= JOURNAL_TRIES_MAX) {
 		log_line(j->log, LOG_WARNING, "journal: a request was begun again %d times and never ended: given up", JOURNAL_TRIES_MAX);
@@ -346,7 +348,7 @@ void journal_load(struct journal *j, const struct journal_loader *loader)
 	if (list_names(j->log, j->dir, &list, &em) != OK)
 		log_line(j->log, LOG_ERROR, "journal: %s", em.text);
 	for (size_t i = 0; i < list.n; i++) {
-		char path[JOURNAL_PATH_CAP];
+		char path[PATH_CAP];
 		struct request_record r;
 		struct journal_key key = list.at[i];
 		j->last_number = key.number;
@@ -372,7 +374,7 @@ void journal_erase(const struct log *log, const char *dir)
 	if (e != OK && e != ERR_NOT_FOUND)
 		log_line(log, LOG_ERROR, "journal: %s", em.text);
 	for (size_t i = 0; i < list.n; i++) {
-		char path[JOURNAL_PATH_CAP];
+		char path[PATH_CAP];
 		file_path(dir, list.at[i], path);
 		wipe_logged(log, path);
 	}
@@ -386,7 +388,7 @@ void journal_erase(const struct log *log, const char *dir)
 static enum err make_folder(const char *dir, struct errmsg *em)
 {
 	struct stat st;
-	if (strlen(dir) > 1000)
+	if (strlen(dir) > DIR_MAX)
 		return errmsg_fail(em, ERR_LIMIT, "%s: the name is too long", dir);
 	if (mkdir(dir, 0700) != 0 && errno != EEXIST)
 		return errmsg_fail(em, ERR_IO, "%s: cannot make the folder: %s", dir, strerror(errno));

@@ -26,7 +26,6 @@
 #define JOURNAL_QUEUE_MAX 128                     // requests that wait for the disk: as many as the runtime takes
 #define JOURNAL_QUEUE_BYTES (32u * 1024 * 1024)   // of all that wait: as of bodies that arrive (http_server.h)
 #define JOURNAL_TRIES_MAX 8
-#define JOURNAL_PATH_CAP 1100
 
 struct journal;
 

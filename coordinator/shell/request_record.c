@@ -1,6 +1,7 @@
 #include "coordinator/shell/request_record.h"
 
 #include "base/bytes.h"
+#include "base/fmath.h"
 #include "base/utf8.h"
 #include "engine/sampler.h"
 
@@ -14,20 +15,6 @@
 static const char magic[MAGIC_LEN + 1] = "HRTHREQ1";
 
 enum { FLAG_STREAM = 1, FLAG_USAGE = 2, FLAG_HEARTH = 4, FLAG_HASH = 8, FLAG_KEEP = 16, FLAGS_ALL = 31 };
-
-static uint32_t float_bits(float x)
-{
-	uint32_t bits;
-	memcpy(&bits, &x, sizeof bits);
-	return bits;
-}
-
-static float bits_float(uint32_t bits)
-{
-	float x;
-	memcpy(&x, &bits, sizeof x);
-	return x;
-}
 
 static void put_text(struct writer *w, const char *text)
 {
@@ -48,10 +35,10 @@ static void write_fields(struct writer *w, const struct request_record *r)
 		(r->logits_hash ? FLAG_HASH : 0) | (r->keep ? FLAG_KEEP : 0)));
 	writer_u64(w, (uint64_t)r->created_s);
 	writer_u32(w, (uint32_t)r->n_predict);
-	writer_u32(w, float_bits(r->sampling.temperature));
+	writer_u32(w, fmath_bits(r->sampling.temperature));
 	writer_u32(w, (uint32_t)r->sampling.top_k);
-	writer_u32(w, float_bits(r->sampling.top_p));
-	writer_u32(w, float_bits(r->sampling.min_p));
+	writer_u32(w, fmath_bits(r->sampling.top_p));
+	writer_u32(w, fmath_bits(r->sampling.min_p));
 	writer_u64(w, r->sampling.seed);
 	writer_u8(w, (uint8_t)r->n_stops);
 	for (int32_t i = 0; i < r->n_stops; i++)
@@ -131,10 +118,10 @@ static bool read_head(struct reader *rd, struct request_record *r)
 
 static bool read_sampling(struct reader *rd, struct sampling *s)
 {
-	s->temperature = bits_float(reader_u32(rd));
+	s->temperature = fmath_from_bits(reader_u32(rd));
 	s->top_k = (int32_t)reader_u32(rd);
-	s->top_p = bits_float(reader_u32(rd));
-	s->min_p = bits_float(reader_u32(rd));
+	s->top_p = fmath_from_bits(reader_u32(rd));
+	s->min_p = fmath_from_bits(reader_u32(rd));
 	s->seed = reader_u64(rd);
 	return reader_ok(rd) && sampler_check(s, NULL) == OK;
 }
@@ -203,18 +190,4 @@ bool request_id_parse(const char *text, uint8_t id[REQUEST_ID_BYTES])
 	if (strspn(text, "0123456789abcdef") != REQUEST_ID_HEX || text[REQUEST_ID_HEX] != '\0')
 		return false;
 	return sodium_hex2bin(id, REQUEST_ID_BYTES, text, REQUEST_ID_HEX, NULL, &n, NULL) == 0 && n == REQUEST_ID_BYTES;
-}
-
-bool event_number_parse(const char *text, int64_t *out)
-{
-	int64_t n = 0;
-	size_t len = strlen(text);
-	if (len == 0 || strspn(text, "0123456789") != len)
-		return false;
-	for (size_t i = 0; i < len && n <= INT32_MAX; i++)
-		n = 10 * n + (text[i] - '0');
-	if (n > INT32_MAX)
-		return false;
-	*out = n;
-	return true;
 }

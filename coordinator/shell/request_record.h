@@ -54,7 +54,4 @@ void request_id_hex(const uint8_t id[REQUEST_ID_BYTES], char out[REQUEST_ID_HEX 
 // request_id_parse takes exactly what request_id_hex gives.
 MUST_USE bool request_id_parse(const char *text, uint8_t id[REQUEST_ID_BYTES]);
 
-// event_number_parse reads the number of an event, digits alone, 0 to 2^31 - 1.
-MUST_USE bool event_number_parse(const char *text, int64_t *out);
-
 #endif

@@ -96,15 +96,6 @@ static void on_writable(void *ctx, struct link *link)
 		d->params.callbacks.on_writable(d->params.callbacks.ctx, link);
 }
 
-// dial_after_pause: the link that was up is no more.
-static void dial_after_pause(struct dialer *d)
-{
-	backoff_ended(&d->backoff, loop_now_ns(d->loop) - d->up_ns);
-	d->up = NULL;
-	if (d->next == NULL) // a renewal under way becomes the new link
-		loop_timer_set(d->loop, &d->timer, loop_now_ns(d->loop) + backoff_next_ns(&d->backoff));
-}
-
 static void on_down(void *ctx, struct link *link, const struct link_down *down)
 {
 	struct dialer *d = ctx;
@@ -114,7 +105,10 @@ static void on_down(void *ctx, struct link *link, const struct link_down *down)
 		return;
 	}
 	ASSERT(link == d->up);
-	dial_after_pause(d);
+	d->up = NULL;
+	backoff_ended(&d->backoff, loop_now_ns(d->loop) - d->up_ns);
+	if (d->next == NULL) // a renewal under way becomes the new link
+		loop_timer_set(d->loop, &d->timer, loop_now_ns(d->loop) + backoff_next_ns(&d->backoff));
 	d->params.callbacks.on_down(d->params.callbacks.ctx, link, down); // may close the dialer
 }
 
@@ -178,40 +172,11 @@ void dialer_close(struct dialer *d, bool orderly)
 	free(d);
 }
 
-void dialer_set_addrs(struct dialer *d, uint32_t n, char addrs[][ADDR_CAP])
-{
-	ASSERT(n >= 1);
-	ASSERT(n <= ADDRS_MAX);
-	d->params.n_addrs = n;
-	memcpy(d->params.addrs, addrs, n * sizeof d->params.addrs[0]);
-	d->at = 0;
-	if (d->next != NULL) { // it tries an address of old
-		link_abort(d->next);
-		d->next = NULL;
-		loop_timer_set(d->loop, &d->timer, loop_now_ns(d->loop));
-	}
-}
-
-void dialer_poke(struct dialer *d)
-{
-	backoff_reset(&d->backoff);
-	if (d->timer.is_set)
-		loop_timer_set(d->loop, &d->timer, loop_now_ns(d->loop));
-}
-
 void dialer_renew(struct dialer *d)
 {
 	if (d->up == NULL || d->next != NULL || d->timer.is_set) // a new link is on its way already
 		return;
 	loop_timer_set(d->loop, &d->timer, loop_now_ns(d->loop));
-}
-
-void dialer_drop(struct dialer *d)
-{
-	if (d->up == NULL)
-		return;
-	link_abort(d->up);
-	dial_after_pause(d);
 }
 
 struct link *dialer_link(const struct dialer *d)

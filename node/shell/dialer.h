@@ -35,16 +35,10 @@ MUST_USE enum err dialer_open(struct dialer **out, struct loop *loop, const stru
 // else it is aborted, without on_down. The pointer is dead. NULL is fine.
 void dialer_close(struct dialer *d, bool orderly);
 
-// dialer_set_addrs replaces the addresses (a peer moved); the link that is up stays.
-void dialer_set_addrs(struct dialer *d, uint32_t n, char addrs[][ADDR_CAP]);
-// dialer_poke ends a pause: there is reason to think the peer is back.
-void dialer_poke(struct dialer *d);
 // dialer_renew makes a whole new handshake beside the link that is up, and closes that one when the new one is up.
 void dialer_renew(struct dialer *d);
-// dialer_drop aborts the link that is up (its peer is dead, or its link is stuck) and dials again after the pause; no on_down.
-// The host never calls link_abort on a dialer's link; link_close is fine, and means a new link after a pause.
-void dialer_drop(struct dialer *d);
-// dialer_link returns the link that is up, or NULL.
+// dialer_link returns the link that is up, or NULL. The host never calls link_abort on it; link_close is fine, and means a new link after a
+// pause.
 struct link *dialer_link(const struct dialer *d);
 
 #endif

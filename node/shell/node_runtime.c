@@ -687,8 +687,3 @@ void node_runtime_leave(struct node_runtime *rt)
 	struct node_event ev = {.type = NODE_EV_LEAVE};
 	step(rt, &ev);
 }
-
-void node_runtime_status(const struct node_runtime *rt, struct node_status *out)
-{
-	node_status_get(rt->core, out);
-}

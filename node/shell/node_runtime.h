@@ -49,6 +49,5 @@ MUST_USE enum err node_runtime_open(const struct node_runtime_params *p, struct 
 void node_runtime_close(struct node_runtime *rt);
 // node_runtime_leave asks the core to go in order; on_exit follows.
 void node_runtime_leave(struct node_runtime *rt);
-void node_runtime_status(const struct node_runtime *rt, struct node_status *out);
 
 #endif

@@ -1,6 +1,7 @@
 #include "coordinator/shell/journal.h"
 
 #include "base/durable_file.h"
+#include "coordinator/shell/http_api.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -237,9 +238,9 @@ static void ids_and_numbers_have_one_spelling(void **state)
 	assert_int_equal(id[15], 0xef);
 	static const char *const bad_numbers[] = {"", "-1", "+1", " 1", "1 ", "0x1", "1e3", "1.0", "2147483648", "1000000000000000000000000000000", "9223372036854775808", "a"};
 	for (size_t i = 0; i < ARRAY_LEN(bad_numbers); i++)
-		assert_false(event_number_parse(bad_numbers[i], &n));
-	assert_true(event_number_parse("2147483647", &n) && n == INT32_MAX);
-	assert_true(event_number_parse("007", &n) && n == 7);
+		assert_false(http_api_event_number(bad_numbers[i], &n));
+	assert_true(http_api_event_number("2147483647", &n) && n == INT32_MAX);
+	assert_true(http_api_event_number("007", &n) && n == 7);
 }
 
 // ---- the folder

@@ -1,5 +1,6 @@
 // Any bytes as a file of the journal: a request within its limits, which gives the same bytes again, or an error with words. As they are, and with the
 // digest that fits them, so that what stands behind it is reached. Also the two texts that a client who comes back sends: an id, an event's number.
+#include "coordinator/shell/http_api.h"
 #include "coordinator/shell/request_record.h"
 #include "engine/sampler.h"
 
@@ -52,7 +53,7 @@ static void check_texts(const uint8_t *data, size_t size)
 		request_id_hex(id, hex);
 		require(strcmp(hex, text) == 0);
 	}
-	require(event_number_parse(text, &n) ? n >= 0 && n <= INT32_MAX : n == -1);
+	require(http_api_event_number(text, &n) ? n >= 0 && n <= INT32_MAX : n == -1);
 	free(text);
 }
 
