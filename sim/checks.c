@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-// frame_size_head: step_decode wants the whole frame's length; the payload itself is not looked at.
+// read_step: step_decode wants the whole frame's length; the payload itself is not looked at.
 static bool read_step(const uint8_t *head, size_t head_len, struct step *s)
 {
 	if (head_len < FRAME_STEP_BYTES || head[0] != FRAME_STEP)
@@ -165,7 +165,7 @@ static void check_hops(struct sim_world *w)
 	}
 }
 
-void checks_at_rest(struct sim_world *w)
+void sim_world_expect_rest(struct sim_world *w)
 {
 	struct coord_status *st = malloc(sizeof *st);
 	if (st == NULL)

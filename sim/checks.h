@@ -27,7 +27,6 @@ struct sim_ledger {
 	int32_t machine[STAGES_MAX];
 	bool lost[STAGES_MAX];
 	int32_t n_lost;    // machines of the plan that went down since it was sent
-	bool is_ready;
 	struct sim_hop hops[STAGES_MAX + 1];
 };
 
@@ -45,6 +44,5 @@ void checks_on_stale(struct sim_world *w, int32_t party, uint64_t epoch, const u
 void checks_on_session(struct sim_world *w, int32_t server, const struct sim_node *client);
 // checks_on_revoked: a member has heard that this node is out, and carried out what it wanted.
 void checks_on_revoked(struct sim_world *w, int32_t party, struct node_id who);
-void checks_at_rest(struct sim_world *w);
 
 #endif

@@ -3,8 +3,8 @@
 
 #include "base/assert.h"
 
+#include <sodium.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 int64_t sim_wall_s(const struct sim_world *w)
 {
@@ -421,8 +421,7 @@ void sim_world_revoke(struct sim_world *w, int32_t machine)
 	if (!sim_world_is_up(w, 0) || machine < 1)
 		return;
 	char hex[2 * NODE_ID_BYTES + 1];
-	for (size_t i = 0; i < NODE_ID_BYTES; i++)
-		snprintf(hex + 2 * i, 3, "%02x", w->nodes[machine].id.b[i]);
+	sodium_bin2hex(hex, sizeof hex, w->nodes[machine].id.b, NODE_ID_BYTES);
 	w->had_fault = true; // a node of the ring may go
 	struct coord_event ev = {.type = COORD_EV_REVOKE};
 	ev.u.revoke.ticket = draw_ticket(w, machine, true)->ticket;
@@ -446,7 +445,7 @@ static void start_local(struct sim_world *w)
 	}
 }
 
-bool sim_head_start(struct sim_world *w)
+void sim_head_start(struct sim_world *w)
 {
 	struct sim_head *h = &w->head;
 	const struct sim_db_image *d = &h->db.disk;
@@ -466,7 +465,6 @@ bool sim_head_start(struct sim_world *w)
 		sim_node_start(w, &w->nodes[0]);
 	}
 	sim_client_take_up(w);
-	return true;
 }
 
 void sim_head_stop(struct sim_world *w, bool power)

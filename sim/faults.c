@@ -155,14 +155,9 @@ void faults_draw(struct sim_fault_plan *p, const struct fault_params *k)
 
 // ---- doing
 
-static int32_t second_of(const struct sim_fault *f)
-{
-	return f->other;
-}
-
 static bool cut(const struct sim_fault *f, struct network *n, enum network_cut kind)
 {
-	return network_cut(n, f->machine, second_of(f), kind) == OK;
+	return network_cut(n, f->machine, f->other, kind) == OK;
 }
 
 static bool revoke(const struct sim_fault *f, struct sim_world *w)
@@ -236,8 +231,8 @@ bool fault_begin(const struct sim_fault *f, struct sim_world *w, struct network 
 	case FAULT_BLACK_HOLE: return cut(f, n, NETWORK_CUT_BLACK_HOLE);
 	case FAULT_ONE_WAY: return cut(f, n, NETWORK_CUT_ONE_WAY);
 	case FAULT_PARTITION: part(f, w, n, false); return true;
-	case FAULT_STALL: return network_stall(n, f->machine, second_of(f), now_ns + f->for_ns) == OK;
-	case FAULT_LOSSY: return network_slow(n, f->machine, second_of(f), 0.1, 10) == OK;
+	case FAULT_STALL: return network_stall(n, f->machine, f->other, now_ns + f->for_ns) == OK;
+	case FAULT_LOSSY: return network_slow(n, f->machine, f->other, 0.1, 10) == OK;
 	case FAULT_JOIN: return join(f, w);
 	case FAULT_REVOKE: return revoke(f, w);
 	case FAULT_LEAVE: return leave(f, w);
@@ -269,7 +264,7 @@ void fault_end(const struct sim_fault *f, struct sim_world *w, struct network *n
 	case FAULT_BLACK_HOLE:
 	case FAULT_ONE_WAY:
 	case FAULT_LOSSY: {
-		enum err e = network_heal(n, f->machine, second_of(f));
+		enum err e = network_heal(n, f->machine, f->other);
 		ASSERT(e == OK); // the pair has a link since the fault began
 		sim_world_healed(w);
 		break;

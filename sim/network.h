@@ -171,8 +171,5 @@ void network_set_group(struct network *n, int32_t machine, int32_t group);
 MUST_USE enum err network_slow(struct network *n, int32_t a, int32_t b, double rate_factor, double delay_factor);
 // network_stall blocks until `until_ns`: what is sent before arrives then, together.
 MUST_USE enum err network_stall(struct network *n, int32_t a, int32_t b, int64_t until_ns);
-void network_stall_access_point(struct network *n, int32_t access_point, int64_t until_ns);
-// network_is_reachable tells whether a message from a to b would not be swallowed or reset, as cuts and groups stand.
-bool network_is_reachable(const struct network *n, int32_t a, int32_t b);
 
 #endif

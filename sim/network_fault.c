@@ -15,13 +15,6 @@ enum network_fate network_path_fate(const struct network *n, const struct networ
 	return NETWORK_ARRIVES;
 }
 
-bool network_is_reachable(const struct network *n, int32_t a, int32_t b)
-{
-	ASSERT(a >= 0 && a < n->limits.machines_max);
-	ASSERT(b >= 0 && b < n->limits.machines_max);
-	return network_path_fate(n, network_find_link(n, a, b), a, b) == NETWORK_ARRIVES;
-}
-
 static bool is_on(const struct network *n, const struct network_flow *f, int32_t a, int32_t b)
 {
 	const struct network_link *l = &n->links[f->link];
@@ -116,11 +109,4 @@ enum err network_stall(struct network *n, int32_t a, int32_t b, int64_t until_ns
 	if (e == OK)
 		l->stall_until_ns = until_ns;
 	return e;
-}
-
-void network_stall_access_point(struct network *n, int32_t access_point, int64_t until_ns)
-{
-	ASSERT(access_point >= 0 && access_point < n->limits.access_points_max);
-	ASSERT(until_ns <= FAR_NS);
-	n->access_points[access_point].stall_until_ns = until_ns;
 }

@@ -157,7 +157,7 @@ static int64_t cross_leg(const struct network *n, const struct network_machine *
 	int64_t out_ns = cross(&m->delay, p, t_ns, 0, m->delay_factor, is_blocked), open_ns = m->stall_until_ns;
 	if (m->p.access_point != NETWORK_WIRED) {
 		const struct network_access_point *ap = &n->access_points[m->p.access_point];
-		open_ns = network_later(open_ns, network_later(ap->stall_until_ns, profile_gate(ap->tail_start_ns, ap->tail_rtt_ns, t_ns)));
+		open_ns = network_later(open_ns, profile_gate(ap->tail_start_ns, ap->tail_rtt_ns, t_ns));
 	}
 	*is_blocked |= open_ns > out_ns;
 	return network_later(out_ns, open_ns);

@@ -37,7 +37,6 @@ struct network_access_point {
 	struct network_queue air;
 	struct rng tails;
 	int64_t tail_start_ns, tail_rtt_ns; // the shared event at hand or past
-	int64_t stall_until_ns;
 };
 
 // One direction of a link.

@@ -237,8 +237,8 @@ void sim_node_step(struct sim_world *w, struct sim_node *n, struct node_event *e
 void sim_node_on_up(struct sim_world *w, struct sim_node *n, struct sim_conn *c, bool by_us)
 {
 	if (c->mode == LNK1_JOIN) {
-		sim_join_on_up(w, n, c);
-		return;
+		ASSERT(c->serial == n->join_conn);
+		return; // its grant comes as a frame
 	}
 	if (by_us)
 		sim_dial_on_up(w, n, c);
@@ -272,7 +272,7 @@ void sim_node_on_up(struct sim_world *w, struct sim_node *n, struct sim_conn *c,
 void sim_node_on_down(struct sim_world *w, struct sim_node *n, uint32_t serial, enum sim_down why)
 {
 	if (serial == n->join_conn) {
-		sim_join_on_down(w, n);
+		sim_join_over(w, n);
 		return;
 	}
 	if (!sim_dial_on_down(w, n, serial))
@@ -290,7 +290,7 @@ void sim_node_on_down(struct sim_world *w, struct sim_node *n, uint32_t serial, 
 	}
 }
 
-// on_revoked looks whether a member did at once what a revocation wants.
+// after_message looks whether a member did at once what a revocation wants.
 static void after_message(struct sim_world *w, struct sim_node *n, const uint8_t *frame, size_t len)
 {
 	struct msg m;
@@ -461,11 +461,11 @@ static void start_local(struct sim_world *w, struct sim_node *n)
 	}
 }
 
-bool sim_node_start(struct sim_world *w, struct sim_node *n)
+void sim_node_start(struct sim_world *w, struct sim_node *n)
 {
 	if (n->machine > 0 && !n->disk.is_member) {
 		sim_join_try(w, n);
-		return false;
+		return;
 	}
 	struct node_config c = {.self = n->id, .coordinator = w->head.id, .n_layers = w->model.config.n_layers, .hidden_dim = w->model.config.hidden_dim,
 		.n_threads = 1, .port = SIM_PORT, .member_epoch = {n->disk.member_epoch}, .local = n->machine == 0,
@@ -480,7 +480,6 @@ bool sim_node_start(struct sim_world *w, struct sim_node *n)
 	sim_node_step(w, n, &ev);
 	if (n->machine == 0)
 		start_local(w, n);
-	return true;
 }
 
 void sim_node_stop(struct sim_world *w, struct sim_node *n)

@@ -1,8 +1,6 @@
 // `hearth join` with an invite, in virtual time: node/shell/membership's attempt, and a user who tries again.
 #include "sim/world_state.h"
 
-#include "base/assert.h"
-
 static void try_later(struct sim_world *w, struct sim_node *n)
 {
 	if (n->has_invite && !sim_timer_is_set(&n->join_timer))
@@ -26,14 +24,7 @@ void sim_join_try(struct sim_world *w, struct sim_node *n)
 	sim_set_timer(w, w->now_ns + SIM_JOIN_PATIENCE_NS, EV_JOIN_PATIENCE, n->machine, &n->join_timer);
 }
 
-void sim_join_on_up(struct sim_world *w, struct sim_node *n, struct sim_conn *c)
-{
-	(void)w;
-	ASSERT(c->serial == n->join_conn);
-}
-
-// attempt_over: with a grant on disk the node starts in member mode, else its user tries again.
-static void attempt_over(struct sim_world *w, struct sim_node *n)
+void sim_join_over(struct sim_world *w, struct sim_node *n)
 {
 	n->join_conn = 0;
 	n->is_joining = false;
@@ -61,7 +52,7 @@ void sim_join_on_frame(struct sim_world *w, struct sim_node *n, const uint8_t *f
 		if (w->hosts[n->machine].life != life)
 			return;
 		sim_link_abort(w, n->machine, conn);
-		attempt_over(w, n);
+		sim_join_over(w, n);
 		return;
 	}
 	n->has_grant = true;
@@ -70,18 +61,13 @@ void sim_join_on_frame(struct sim_world *w, struct sim_node *n, const uint8_t *f
 	sim_link_send(w, n->machine, conn, &(struct sim_send){.head = out, .head_len = out_len});
 }
 
-void sim_join_on_down(struct sim_world *w, struct sim_node *n)
-{
-	attempt_over(w, n);
-}
-
 void sim_join_on_patience(struct sim_world *w, struct sim_node *n)
 {
 	uint32_t conn = n->join_conn;
 	if (conn == 0)
 		return;
 	sim_link_abort(w, n->machine, conn);
-	attempt_over(w, n);
+	sim_join_over(w, n);
 }
 
 void sim_join_stop(struct sim_world *w, struct sim_node *n)

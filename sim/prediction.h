@@ -24,7 +24,6 @@ struct prediction {
 	// What ran
 	struct report report;
 	struct report_summary summary;
-	double ready_s;   // WORLD: how long loading took before the first request
 	uint64_t history; // WORLD
 	bool timed_out;   // the scenario's duration ended first
 };

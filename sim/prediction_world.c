@@ -25,7 +25,6 @@ struct host {
 	int32_t stages[SIM_MACHINES_MAX];  // -1: none
 	struct cost_runner *runners;       // (n_stages)
 	struct sim_machine *machines;      // (n_machines)
-	int32_t n_requests_seen;
 	bool other_plan; // the coordinator made another plan than the scenario's
 	struct sim_world *w;
 };
@@ -225,7 +224,6 @@ static enum err wait_until_ready(struct host *h, struct errmsg *em)
 	if (!is_ready)
 		return errmsg_fail(em, ERR_TIMEOUT, "the simulated cluster was not ready after %lld s: %.200s",
 			(long long)(READY_NS / SLICE_NS), why.text);
-	h->p->ready_s = (double)sim_world_now_ns(h->w) / 1e9;
 	return sim_world_run(h->w, sim_world_now_ns(h->w) + SETTLE_NS) ? OK : world_failed(h, em);
 }
 

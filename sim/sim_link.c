@@ -124,7 +124,7 @@ static void send_plain(struct sim_world *w, struct sim_conn *c, int e, enum sim_
 	transmit(w, c, e, sim_packet_new(kind, &(struct sim_send){.head = bytes, .head_len = len}));
 }
 
-void sim_link_retransmit(struct sim_world *w)
+void sim_world_healed(struct sim_world *w)
 {
 	for (uint32_t i = 0; i < SIM_CONNS_CAP; i++) {
 		struct sim_conn *c = &w->conns[i];
@@ -577,9 +577,4 @@ void sim_world_stall(struct sim_world *w, int32_t machine, uint64_t draw, int64_
 	struct sim_end *from = &c->end[draw & 1];
 	if (from->last_arrival_ns < w->now_ns + for_ns)
 		from->last_arrival_ns = w->now_ns + for_ns; // what follows arrives behind it
-}
-
-void sim_world_healed(struct sim_world *w)
-{
-	sim_link_retransmit(w);
 }

@@ -177,15 +177,6 @@ const struct trace_sample *trace_sample_at(const struct trace *t, int64_t at_ns)
 	return &t->samples[sample_index(t, at_ns % t->period_ns)];
 }
 
-int64_t trace_sample_end(const struct trace *t, int64_t at_ns)
-{
-	ASSERT(t->kind == TRACE_DELAY);
-	ASSERT(at_ns >= 0);
-	int64_t within_ns = at_ns % t->period_ns;
-	size_t i = sample_index(t, within_ns);
-	return at_ns - within_ns + (i + 1 < t->n ? t->samples[i + 1].t_ns : t->period_ns);
-}
-
 int64_t trace_opportunity_ns(const struct trace *t, uint64_t k)
 {
 	ASSERT(t->kind == TRACE_DELIVERIES);

@@ -74,8 +74,6 @@ MUST_USE enum err trace_parse(const char *name, const char *text, size_t len, en
 
 // trace_sample_at returns the sample of a TRACE_DELAY that holds at a time >= 0: the last one not after it, repeated with the period.
 const struct trace_sample *trace_sample_at(const struct trace *t, int64_t at_ns);
-// trace_sample_end returns when that sample's turn ends, a time > at_ns.
-int64_t trace_sample_end(const struct trace *t, int64_t at_ns);
 // trace_opportunity_ns returns when opportunity k of a TRACE_DELIVERIES comes, repeated with the period.
 int64_t trace_opportunity_ns(const struct trace *t, uint64_t k);
 // trace_opportunity_from returns the first opportunity at or after a time >= 0.

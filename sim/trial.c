@@ -183,11 +183,6 @@ static void draw_work(struct trial *t)
 
 // ---- phase one
 
-static bool run_until(struct trial *t, int64_t at_ns)
-{
-	return sim_world_run(t->w, at_ns);
-}
-
 // next_action finds the earliest beginning or end of a fault after the ones already done.
 static int32_t next_action(const struct trial *t, const bool begun[], const bool ended[], bool *is_end)
 {
@@ -214,7 +209,7 @@ static void phase_one(struct trial *t)
 	bool begun[SIM_FAULTS_MAX] = {false}, ended[SIM_FAULTS_MAX] = {false}, is_end;
 	for (int32_t i; (i = next_action(t, begun, ended, &is_end)) >= 0;) {
 		const struct sim_fault *f = &t->faults.at[i];
-		if (!run_until(t, is_end ? f->at_ns + f->for_ns : f->at_ns))
+		if (!sim_world_run(t->w, is_end ? f->at_ns + f->for_ns : f->at_ns))
 			return;
 		if (is_end) {
 			ended[i] = true;
@@ -225,7 +220,7 @@ static void phase_one(struct trial *t)
 		t->r->drawn[f->kind]++;
 		t->r->done[f->kind] += fault_begin(f, t->w, &t->network);
 	}
-	(void)run_until(t, HEAL_NS);
+	(void)sim_world_run(t->w, HEAL_NS);
 }
 
 // ---- phase two
@@ -273,7 +268,7 @@ static bool wait_for_ends(struct trial *t, int64_t within_ns, const char *what)
 		within_ns *= SCENARIO_PATIENCE;
 	int64_t end_ns = sim_world_now_ns(t->w) + within_ns;
 	while (sim_world_n_open(t->w) > 0 && sim_world_now_ns(t->w) < end_ns)
-		if (!run_until(t, sim_world_now_ns(t->w) + S))
+		if (!sim_world_run(t->w, sim_world_now_ns(t->w) + S))
 			return false;
 	if (sim_world_n_open(t->w) == 0)
 		return true;
@@ -291,7 +286,7 @@ static void wait_for_rest(struct trial *t)
 {
 	int64_t end_ns = sim_world_now_ns(t->w) + QUIET_NS;
 	do {
-		if (!run_until(t, sim_world_now_ns(t->w) + S))
+		if (!sim_world_run(t->w, sim_world_now_ns(t->w) + S))
 			return;
 	} while (!sim_world_is_quiet(t->w) && sim_world_now_ns(t->w) < end_ns);
 	if (!sim_world_is_quiet(t->w))
@@ -302,7 +297,7 @@ static void wait_for_rest(struct trial *t)
 static void phase_two(struct trial *t)
 {
 	bool can_serve = heal(t);
-	if (!run_until(t, sim_world_now_ns(t->w) + CALM_NS))
+	if (!sim_world_run(t->w, sim_world_now_ns(t->w) + CALM_NS))
 		return;
 	if (can_serve && !is_ready(t)) {
 		sim_world_fail(t->w, "the healed cluster is not ready after %lld s", (long long)(CALM_NS / S));

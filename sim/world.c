@@ -34,7 +34,7 @@ void sim_log(struct sim_world *w, int32_t party, const char *text)
 	sim_tell(w, &r);
 }
 
-static void tell_fault(struct sim_world *w, int32_t machine, const char *text)
+void sim_world_mark_fault(struct sim_world *w, int32_t machine, const char *text)
 {
 	struct sim_record r = {.type = SIM_REC_FAULT, .begin_ns = w->now_ns, .end_ns = w->now_ns, .machine = machine, .text = text};
 	w->had_fault = true;
@@ -318,7 +318,6 @@ enum err sim_world_open(const struct sim_config *c, struct sim_world **out, stru
 	w->history = sim_mix(c->seed, 0);
 	memcpy(w->machines, c->machines, (size_t)c->n_machines * sizeof w->machines[0]);
 	rng_init(&w->rng_crypto, sim_mix(c->seed, 2));
-	rng_init(&w->rng_work, sim_mix(c->seed, 3));
 	rng_init(&w->rng_fault, sim_mix(c->seed, 4));
 	w->last_serial = SIM_FIRST_SERIAL;
 	e = sim_model_open(&w->model, &c->model, c->wire, c->ctx_len, c->chunk_max, em);
@@ -335,8 +334,7 @@ enum err sim_world_open(const struct sim_config *c, struct sim_world **out, stru
 	}
 	for (int32_t i = 0; i < w->n_nodes; i++) {
 		w->hosts[i] = (struct sim_host){.slow_percent = 100};
-		if (!w->machines[i].starts_off)
-			sim_world_start(w, i);
+		sim_world_start(w, i);
 	}
 	*out = w;
 	return OK;
@@ -438,11 +436,6 @@ void sim_world_status(const struct sim_world *w, struct coord_status *out)
 		memset(out, 0, sizeof *out);
 }
 
-void sim_world_mark_fault(struct sim_world *w, int32_t machine, const char *text)
-{
-	tell_fault(w, machine, text);
-}
-
 int32_t sim_world_n_machines(const struct sim_world *w)
 {
 	return w->n_nodes;
@@ -456,17 +449,12 @@ bool sim_world_is_quiet(const struct sim_world *w)
 	return !is_busy;
 }
 
-void sim_world_expect_rest(struct sim_world *w)
-{
-	checks_at_rest(w);
-}
-
 // ---- fate
 
 void sim_world_crash(struct sim_world *w, int32_t machine, bool power)
 {
 	struct sim_host *h = &w->hosts[machine];
-	tell_fault(w, machine, power ? "power lost" : "crashed");
+	sim_world_mark_fault(w, machine, power ? "power lost" : "crashed");
 	checks_on_loss(w, machine);
 	h->life++;
 	h->paused_until_ns = 0;
@@ -501,7 +489,7 @@ void sim_world_pause(struct sim_world *w, int32_t machine, int64_t until_ns)
 	struct sim_host *h = &w->hosts[machine];
 	if (until_ns <= w->now_ns || until_ns <= h->paused_until_ns)
 		return;
-	tell_fault(w, machine, "paused");
+	sim_world_mark_fault(w, machine, "paused");
 	h->paused_until_ns = until_ns;
 	sim_at(w, until_ns, EV_RESUME, machine);
 }
@@ -509,34 +497,34 @@ void sim_world_pause(struct sim_world *w, int32_t machine, int64_t until_ns)
 void sim_world_slow(struct sim_world *w, int32_t machine, int32_t percent)
 {
 	if (percent != 100)
-		tell_fault(w, machine, "slow");
+		sim_world_mark_fault(w, machine, "slow");
 	w->hosts[machine].slow_percent = percent;
 }
 
 void sim_world_out_of_memory(struct sim_world *w, int32_t machine, bool is_out)
 {
 	if (is_out)
-		tell_fault(w, machine, "out of memory");
+		sim_world_mark_fault(w, machine, "out of memory");
 	w->hosts[machine].out_of_memory = is_out;
 }
 
 void sim_world_step_clock(struct sim_world *w, int64_t by_s)
 {
-	tell_fault(w, 0, "clock step");
+	sim_world_mark_fault(w, 0, "clock step");
 	w->head.clock_step_s += by_s;
 }
 
 void sim_world_disk(struct sim_world *w, int32_t machine, enum sim_disk_fault fault)
 {
 	if (fault != SIM_DISK_OK)
-		tell_fault(w, machine, "disk");
+		sim_world_mark_fault(w, machine, "disk");
 	w->hosts[machine].disk = fault;
 	w->lied_sync = w->lied_sync || (machine == 0 && fault == SIM_DISK_LOST_SYNC);
 }
 
 void sim_world_flip_disk(struct sim_world *w, int32_t machine)
 {
-	tell_fault(w, machine, "a bit of the disk flipped");
+	sim_world_mark_fault(w, machine, "a bit of the disk flipped");
 	w->hosts[machine].disk_damaged = true;
 }
 
@@ -547,7 +535,7 @@ void sim_world_restore_disk(struct sim_world *w, int32_t machine)
 
 void sim_world_tear(struct sim_world *w, int32_t machine)
 {
-	tell_fault(w, machine, "the next write tears");
+	sim_world_mark_fault(w, machine, "the next write tears");
 	w->hosts[machine].tear_next = true;
 }
 

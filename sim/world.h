@@ -58,7 +58,6 @@ struct sim_machine {
 	char name[NAME_CAP];
 	struct sim_speed speed;
 	bool is_enrolled;     // a member from the start; else it joins when sim_world_invite says so
-	bool starts_off;      // not running until sim_world_start
 };
 
 // ---- What an observer sees
@@ -71,7 +70,6 @@ enum sim_record_type {
 	SIM_REC_END,    // request ended; text says why when it failed
 	SIM_REC_PLAN,   // the coordinator sends a new plan: epoch, index = stages
 	SIM_REC_STAGE,  // one stage of it, before SIM_REC_PLAN: machine has work.layer_begin to layer_end, index = stage
-	SIM_REC_READY,  // all stages are loaded; epoch
 	SIM_REC_FAULT,  // text names it
 	SIM_REC_LINK,   // a link of machine to peer came up or ended: text says which; index: its serial number
 	SIM_REC_LOG,    // a core's line

@@ -258,7 +258,7 @@ struct sim_world {
 
 	struct sim_conn *conns; // (SIM_CONNS_CAP) by serial
 	uint32_t last_serial;
-	struct rng rng_crypto, rng_work, rng_fault;
+	struct rng rng_crypto, rng_fault;
 	struct sim_nonces nonces;
 
 	struct sim_model model;
@@ -331,12 +331,11 @@ void sim_link_on_timer(struct sim_world *w, const struct sim_event *ev);
 void sim_link_tell_end(struct sim_world *w, const struct sim_event *ev);
 // sim_link_drop_all ends what a dead process held; without power nobody hears of it.
 void sim_link_drop_all(struct sim_world *w, int32_t party, bool power);
-void sim_link_retransmit(struct sim_world *w);
 int32_t sim_link_peer(const struct sim_conn *c, int32_t party);
 struct sim_packet *sim_packet_new(enum sim_packet_kind kind, const struct sim_send *s);
 
 // node_host.c
-bool sim_node_start(struct sim_world *w, struct sim_node *n);
+void sim_node_start(struct sim_world *w, struct sim_node *n);
 void sim_node_stop(struct sim_world *w, struct sim_node *n);
 void sim_node_step(struct sim_world *w, struct sim_node *n, struct node_event *ev);
 void sim_node_on_frame(struct sim_world *w, struct sim_node *n, uint32_t link, const struct sim_packet *p, const uint8_t *frame);
@@ -360,15 +359,14 @@ void sim_dial_stop(struct sim_world *w, struct sim_node *n);
 
 // node_join.c
 void sim_join_try(struct sim_world *w, struct sim_node *n);
-void sim_join_on_up(struct sim_world *w, struct sim_node *n, struct sim_conn *c);
 void sim_join_on_frame(struct sim_world *w, struct sim_node *n, const uint8_t *frame, size_t len);
-void sim_join_on_down(struct sim_world *w, struct sim_node *n);
+// sim_join_over: its connection ended. With a grant on disk the node starts in member mode, else its user tries again.
+void sim_join_over(struct sim_world *w, struct sim_node *n);
 void sim_join_on_patience(struct sim_world *w, struct sim_node *n);
 void sim_join_stop(struct sim_world *w, struct sim_node *n);
 
-
 // coord_host.c
-bool sim_head_start(struct sim_world *w);
+void sim_head_start(struct sim_world *w);
 void sim_head_stop(struct sim_world *w, bool power);
 void sim_head_step(struct sim_world *w, struct coord_event *ev);
 void sim_head_on_frame(struct sim_world *w, uint32_t link, const struct sim_packet *p, const uint8_t *frame);

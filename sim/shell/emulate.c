@@ -101,7 +101,7 @@ static void retry_held(struct emulate *e)
 {
 	for (int32_t i = 0; i < e->n_conns_used; i++)
 		if (e->conns[i].state != CONN_FREE && e->conns[i].state != CONN_DEAD)
-			(void)conn_retry(&e->conns[i]);
+			conn_retry(&e->conns[i]);
 }
 
 // step does what is due, over all connections: a home has a few dozen.

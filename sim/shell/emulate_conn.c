@@ -339,10 +339,9 @@ bool conn_is_held(const struct conn *c)
 	return network_is_held(&c->e->network, c->flow, NETWORK_FORWARD) || network_is_held(&c->e->network, c->flow, NETWORK_BACK);
 }
 
-bool conn_retry(struct conn *c)
+void conn_retry(struct conn *c)
 {
 	struct emulate *e = c->e;
-	bool is_held = false;
 	for (int i = 0; i < 2; i++) {
 		int64_t due_ns;
 		if (!network_is_held(&e->network, c->flow, way_of(i)))
@@ -354,14 +353,12 @@ bool conn_retry(struct conn *c)
 				c->syn_due_ns = due_ns;
 			break;
 		case NETWORK_SWALLOWED:
-			is_held = true;
 			break;
 		case NETWORK_RESET:
 			conn_reset(c, "cut: reset");
-			return false;
+			return;
 		}
 	}
-	return is_held;
 }
 
 void conn_start(struct emulate *e, int32_t from, int32_t to, int fd)

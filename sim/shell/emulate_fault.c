@@ -72,7 +72,7 @@ int32_t emulate_heal(struct emulate *e, int32_t a, int32_t b)
 		forget(fault_at(e, b, a));
 	for (int32_t i = 0; i < e->n_conns_used; i++)
 		if (is_on(&e->conns[i], a, b))
-			(void)conn_retry(&e->conns[i]);
+			conn_retry(&e->conns[i]);
 	return count(e, a, b);
 }
 

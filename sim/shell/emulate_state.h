@@ -76,8 +76,8 @@ void conn_start(struct emulate *e, int32_t from, int32_t to, int fd);
 int64_t conn_step(struct conn *c);
 // conn_reset ends both sides with a reset; the place is free after the batch.
 void conn_reset(struct conn *c, const char *why);
-// conn_retry asks the network for what was swallowed; returns whether something still is.
-bool conn_retry(struct conn *c);
+// conn_retry asks the network for what was swallowed.
+void conn_retry(struct conn *c);
 bool conn_is_held(const struct conn *c);
 // conn_free gives the place of a dead one back.
 void conn_free(struct conn *c);

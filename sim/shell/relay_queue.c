@@ -58,13 +58,6 @@ void relay_queue_push_end(struct relay_queue *q, enum relay_end end, int64_t due
 	q->end_due_ns = due_ns;
 }
 
-bool relay_queue_is_held(const struct relay_queue *q)
-{
-	if (q->end != RELAY_NO_END && !q->is_end_taken && q->end_due_ns == RELAY_HELD)
-		return true;
-	return q->n_pieces > 0 && piece_at(q, q->n_pieces - 1)->due_ns == RELAY_HELD;
-}
-
 int64_t relay_queue_due_ns(const struct relay_queue *q)
 {
 	if (q->n_pieces > 0)

@@ -45,7 +45,6 @@ void relay_queue_push(struct relay_queue *q, uint32_t len, int64_t due_ns);
 // relay_queue_push_end: nothing can be pushed afterwards. A reset replaces an end of file that was not taken yet.
 void relay_queue_push_end(struct relay_queue *q, enum relay_end end, int64_t due_ns);
 bool relay_queue_has_room(const struct relay_queue *q);
-bool relay_queue_is_held(const struct relay_queue *q);
 
 // relay_queue_due_ns returns when the next piece, or the end, is due; RELAY_HELD when none is.
 int64_t relay_queue_due_ns(const struct relay_queue *q);
