@@ -40,6 +40,7 @@
 #define HOP_CREDITS_DEFAULT 16            // steps one hop may hold: more than any ring has stages, few enough to bound its buffers
 #define HOP_CREDITS_MAX 256
 #define LINK_QUEUE_FRAMES 256             // frames waiting on one link before it counts as stuck
+#define LINK_RETIRE_NS 5000000000          // a link with a successor: by then both ends know that one, or it has died (a handshake takes 3 s)
 #define LINK_AGE_NS 3600000000000         // a new handshake every hour (link-protocol.md, records)
 
 // Computing

@@ -1,13 +1,9 @@
 // The coordinator's links: which are up, which one is sent on, what the end of one means. See coord_state.h for the rule.
 #include "coordinator/coord_state.h"
 
-#include "base/log.h"
-
 #include <stdio.h>
 
 enum link_end { LINK_CLOSED, LINK_RESET, LINK_SILENT };
-
-#define RETIRE_NS 5000000000 // by then the node knows the successor too, or the successor has died: a link needs 3 s for its handshake
 
 struct coord_link *coord_link_find(struct coordinator *c, uint32_t handle)
 {
@@ -44,6 +40,15 @@ static void note_absent(struct member *m, const char *reason)
 	m->told.v = 0;
 }
 
+// note_flap counts a loss of a member with a part. One that was healthy for long enough begins to count anew.
+static void note_flap(struct coordinator *c, struct member *m)
+{
+	if (c->now_ns - m->lost_ns > 2 * c->config.liveness.flap_max_ns)
+		m->n_flaps = 0;
+	m->n_flaps++;
+	m->lost_ns = c->now_ns;
+}
+
 // end_link forgets a link. Unless it had a successor and nothing on it is lost, the plan that needs its member is.
 static void end_link(struct coordinator *c, struct coord_link *l, enum link_end how, const char *reason, struct coord_effects *fx)
 {
@@ -58,14 +63,15 @@ static void end_link(struct coordinator *c, struct coord_link *l, enum link_end 
 	if (gone.retired && (how == LINK_CLOSED || !was_used))
 		return;
 	struct member *m = &c->members[gone.member];
+	bool was_leaving = m->leaving;
 	if (gone.kind == COORD_LINK_DATA)
 		m->has_data = left != NULL;
 	else if (left == NULL)
 		note_absent(m, reason);
 	if (m->stage >= 0) {
-		m->n_flaps++;
+		note_flap(c, m);
 		// After silence nobody is waited for: eight seconds were enough.
-		c->grace_ns = how == LINK_SILENT || m->leaving ? 0 : c->now_ns + c->config.liveness.rejoin_ns;
+		c->grace_ns = how == LINK_SILENT || was_leaving ? 0 : c->now_ns + c->config.liveness.rejoin_ns;
 	}
 	coord_lose_member(c, gone.member, reason, fx);
 	c->plan_dirty = c->plan_dirty || c->plan_state != PLAN_READY;
@@ -140,7 +146,7 @@ void coord_links_on_up(struct coordinator *c, const struct coord_event *ev, stru
 	switch (kind) {
 	case COORD_LINK_JOIN: members_on_join_link(c, l, fx); break;
 	case COORD_LINK_DATA:
-		c->plan_dirty = c->plan_dirty || (!m->has_data && m->settle_ns == 0);
+		c->plan_dirty = c->plan_dirty || (!m->has_data && (m->settle_ns == 0 || c->plan_state != PLAN_READY));
 		m->has_data = true;
 		break;
 	case COORD_LINK_CONTROL:
@@ -171,7 +177,7 @@ static void check_link(struct coordinator *c, struct coord_link *l, struct coord
 		end_link(c, l, LINK_SILENT, text, fx);
 		return;
 	}
-	if (l->retired && !l->closing && c->now_ns - l->retired_ns >= RETIRE_NS) {
+	if (l->retired && !l->closing && c->now_ns - l->retired_ns >= LINK_RETIRE_NS) {
 		l->closing = true;
 		coord_close(fx, l->handle, true);
 	}
@@ -211,8 +217,8 @@ int64_t coord_links_deadline_ns(const struct coordinator *c)
 		if (l->handle == 0 || c->members[l->member].is_local)
 			continue;
 		int64_t d = liveness_deadline_ns(&l->life, &c->config.liveness);
-		if (l->retired && !l->closing && l->retired_ns + RETIRE_NS < d)
-			d = l->retired_ns + RETIRE_NS;
+		if (l->retired && !l->closing && l->retired_ns + LINK_RETIRE_NS < d)
+			d = l->retired_ns + LINK_RETIRE_NS;
 		if (d < deadline)
 			deadline = d;
 	}

@@ -26,7 +26,8 @@ struct member {
 	bool leaving;
 	bool drained; // an operator wants it without layers
 	bool bye_sent;
-	int32_t n_flaps;   // times it was lost while it had a part
+	int32_t n_flaps;   // times it was lost while it had a part, none of them long ago
+	int64_t lost_ns;   // the last time
 	int64_t settle_ns; // lost before and back: until then it is only used if nothing goes without it; 0: settled
 	char detail[REASON_CAP];
 	char remote[ADDR_CAP];
@@ -140,7 +141,7 @@ struct coordinator {
 	struct plan plan;
 	enum plan_state plan_state;
 	bool plan_dirty; // membership changed since the plan was made
-	bool had_plan;   // n_nodes_min has been reached once
+	bool had_plan;   // a plan has been ready once
 	bool plan_repaired; // made to move little: a better one is made when no answer is under way
 	int64_t grace_ns; // until then who was lost by a reset may come back before a plan is made without it
 	uint64_t last_epoch;
@@ -156,6 +157,7 @@ struct coordinator {
 	int64_t credited_ns; // when it last took one
 	bool draining;       // steps are on a link to it that has a successor: none is sent until all credits are back
 	int32_t relays[STAGES_MAX]; // steps of this stage to the next that were relayed and not credited back
+	uint32_t relay_link[STAGES_MAX]; // that they are on: the next one of them goes there, too, so that none overtakes another
 	int32_t n_held;      // steps from the last stage not credited back
 
 	uint32_t forward_id; // 0: no embedding under way
@@ -227,6 +229,8 @@ int64_t members_deadline_ns(const struct coordinator *c);
 // planning.c
 void planning_init_member(struct member *m);
 void planning_pump(struct coordinator *c, struct coord_effects *fx);
+// planning_is_between_machines: the hop from a stage to the next leaves the coordinator's machine out.
+bool planning_is_between_machines(const struct coordinator *c, int32_t stage);
 // planning_is_possible tells whether those who may hold layers now are enough for a plan; `why` says what is missing.
 bool planning_is_possible(const struct coordinator *c, char why[REASON_CAP]);
 void planning_on_random(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);

@@ -147,7 +147,7 @@ static void on_control(struct coordinator *c, struct coord_link *l, const uint8_
 	case MSG_LINK_RTT: on_link_rtt(c, member, &m); return;
 	case MSG_LEAVING:
 		c->members[member].leaving = true;
-		c->plan_dirty = true;
+		c->plan_dirty = c->plan_dirty || c->members[member].stage >= 0 || c->plan_state != PLAN_READY;
 		coord_log(fx, LOG_INFO, "node %s wants to leave", c->members[member].hello.name);
 		return;
 	default:
@@ -197,12 +197,13 @@ static void on_tick(struct coordinator *c, struct coord_effects *fx)
 	coord_links_tick(c, fx);
 	members_expire(c, fx);
 	planning_retry(c);
+	ring_check_stalls(c, fx);
 	sessions_expire(c, fx);
 }
 
 int64_t coordinator_deadline_ns(const struct coordinator *c)
 {
-	const int64_t deadlines[] = {sessions_deadline_ns(c), coord_links_deadline_ns(c), planning_deadline_ns(c), members_deadline_ns(c)};
+	const int64_t deadlines[] = {sessions_deadline_ns(c), ring_deadline_ns(c), coord_links_deadline_ns(c), planning_deadline_ns(c), members_deadline_ns(c)};
 	int64_t first = INT64_MAX;
 	for (size_t i = 0; i < ARRAY_LEN(deadlines); i++)
 		first = deadlines[i] < first ? deadlines[i] : first;
@@ -333,8 +334,8 @@ static void member_status(const struct coordinator *c, const struct member *m, s
 	bool is_last = m->stage == c->plan.n_stages - 1;
 	if (!is_last && node_id_is(c->plan.stages[m->stage + 1].node, m->next_peer))
 		out->next_rtt = m->next_rtt;
-	bool is_local_hop = m->is_local || (!is_last && c->members[0].is_local && node_id_is(c->plan.stages[m->stage + 1].node, c->config.self));
-	text_copy(out->next_link, sizeof out->next_link, is_last ? "head" : m->next_direct || is_local_hop ? "direct" : "relay");
+	bool is_direct = m->next_direct || (!is_last && !planning_is_between_machines(c, m->stage)); // over no relay but the machine it is for
+	text_copy(out->next_link, sizeof out->next_link, is_last ? "head" : is_direct ? "direct" : "relay");
 }
 
 void coordinator_status(const struct coordinator *c, struct coord_status *out)

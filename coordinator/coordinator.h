@@ -320,7 +320,7 @@ struct member_epoch coordinator_member_epoch(const struct coordinator *c);
 struct coord_member_status {
 	struct node_id id;
 	char name[NAME_CAP];
-	char state[32];      // "ready", "connected", "absent", "leaving", "draining", "drained", "suspect", "refused"
+	char state[32];      // "ready", "connected", "absent", "leaving", "draining", "drained", "suspect", "cannot load", "refused"
 	char detail[REASON_CAP]; // why it is refused or was lost; ""
 	char remote[ADDR_CAP];
 	bool is_local;

@@ -82,14 +82,19 @@ static int32_t find_invite(const struct coordinator *c, const uint8_t token_id[T
 	return -1;
 }
 
+static void wipe_invite(struct coordinator *c, int32_t i)
+{
+	c->invite_used[i] = false;
+	memset(&c->invites[i], 0, sizeof c->invites[i]);
+}
+
 // forget_invite takes it out of memory at once and off the disk when it can.
 static void forget_invite(struct coordinator *c, int32_t i, struct coord_effects *fx)
 {
 	struct coord_effect *f;
 	if (store(c, STORE_INVITE_DELETE, STORE_FOR_NOBODY, fx, &f) != NULL)
 		memcpy(f->u.store.invite.token_id, c->invites[i].token_id, TOKEN_ID_BYTES);
-	c->invite_used[i] = false;
-	memset(&c->invites[i], 0, sizeof c->invites[i]);
+	wipe_invite(c, i);
 }
 
 void members_expire(struct coordinator *c, struct coord_effects *fx)
@@ -153,10 +158,8 @@ static void on_invite_stored(struct coordinator *c, const struct store_wait *w, 
 	int32_t i = find_invite(c, w->token_id);
 	if (i >= 0 && err == OK)
 		c->invite_on_disk[i] = true;
-	if (i >= 0 && err != OK) {
-		c->invite_used[i] = false;
-		memset(&c->invites[i], 0, sizeof c->invites[i]);
-	}
+	if (i >= 0 && err != OK)
+		wipe_invite(c, i);
 	coord_answer(fx, w->ticket, err, "%s", err == OK ? "" : "the invite could not be written to the state directory");
 }
 
@@ -307,10 +310,8 @@ void members_on_join_message(struct coordinator *c, struct coord_link *l, const 
 static void on_ack_stored(struct coordinator *c, const struct store_wait *w, enum err err, struct coord_effects *fx)
 {
 	int32_t inv = find_invite(c, w->token_id);
-	if (err == OK && inv >= 0) {
-		c->invite_used[inv] = false;
-		memset(&c->invites[inv], 0, sizeof c->invites[inv]);
-	}
+	if (err == OK && inv >= 0)
+		wipe_invite(c, inv);
 	coord_close(fx, w->link, true);
 }
 
@@ -432,7 +433,8 @@ void members_on_drain(struct coordinator *c, const struct coord_event *ev, struc
 		coord_answer(fx, ticket, ERR_STATE, "nobody could take its layers: %s", why);
 		return;
 	}
-	c->plan_dirty = c->plan_dirty || m->drained != was_drained;
+	bool matters = m->stage >= 0 || member_is_eligible(m) || c->plan_state != PLAN_READY;
+	c->plan_dirty = c->plan_dirty || (m->drained != was_drained && matters);
 	coord_log(fx, LOG_INFO, "node %s %s", m->hello.name, m->drained ? "shall hold no layers" : "may hold layers again");
 	coord_answer(fx, ticket, OK, "%s", m->hello.name);
 }
@@ -465,7 +467,7 @@ static void on_revoke_stored(struct coordinator *c, const struct store_wait *w, 
 	}
 	if (w->member_epoch.v > c->member_epoch.v)
 		c->member_epoch = w->member_epoch;
-	c->plan_dirty = true; // a plan whose keys are still drawn names the node, too
+	c->plan_dirty = c->plan_dirty || c->plan_state != PLAN_READY; // a plan whose keys are still drawn names the node, too
 	if (i < 0) {
 		coord_answer(fx, w->ticket, OK, "%s", "");
 		return;
@@ -473,10 +475,8 @@ static void on_revoke_stored(struct coordinator *c, const struct store_wait *w, 
 	coord_lose_member(c, i, "it was revoked", fx);
 	coord_links_close(c, i, fx);
 	int32_t inv = bound_invite(c, w->node);
-	if (inv >= 0) {
-		c->invite_used[inv] = false;
-		memset(&c->invites[inv], 0, sizeof c->invites[inv]);
-	}
+	if (inv >= 0)
+		wipe_invite(c, inv);
 	planning_forget_pairs(c, w->node);
 	memset(&c->members[i], 0, sizeof c->members[i]);
 	c->members[i].stage = -1;

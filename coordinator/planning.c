@@ -16,7 +16,7 @@ void planning_init_member(struct member *m)
 	backoff_init(&m->backoff, &load_backoff, load_u64(m->record.id.b));
 }
 
-static bool is_between_machines(const struct coordinator *c, int32_t stage)
+bool planning_is_between_machines(const struct coordinator *c, int32_t stage)
 {
 	const struct member *a = &c->members[member_of_stage(c, stage)];
 	const struct member *b = &c->members[member_of_stage(c, stage + 1)];
@@ -51,7 +51,7 @@ static bool is_in_plan(const struct coordinator *c, const struct pair *p)
 static int32_t missing_pair(struct coordinator *c)
 {
 	for (int32_t i = 0; i + 1 < c->plan.n_stages; i++)
-		if (is_between_machines(c, i) && find_pair(c, c->plan.stages[i].node, c->plan.stages[i + 1].node) == NULL)
+		if (planning_is_between_machines(c, i) && find_pair(c, c->plan.stages[i].node, c->plan.stages[i + 1].node) == NULL)
 			return i;
 	return -1;
 }
@@ -117,11 +117,11 @@ static void send_plan(struct coordinator *c, int32_t stage, struct coord_effects
 	p->ctx_len = c->config.ctx_len;
 	p->chunk_max = c->config.chunk_max;
 	p->hop_credits = c->config.hop_credits;
-	if (stage > 0 && is_between_machines(c, stage - 1)) {
+	if (stage > 0 && planning_is_between_machines(c, stage - 1)) {
 		const struct pair *k = find_pair(c, c->plan.stages[stage - 1].node, c->plan.stages[stage].node);
 		fill_peer(c, &c->members[member_of_stage(c, stage - 1)], k->psk, &p->prev);
 	}
-	if (stage + 1 < c->plan.n_stages && is_between_machines(c, stage)) {
+	if (stage + 1 < c->plan.n_stages && planning_is_between_machines(c, stage)) {
 		const struct pair *k = find_pair(c, c->plan.stages[stage].node, c->plan.stages[stage + 1].node);
 		fill_peer(c, &c->members[member_of_stage(c, stage + 1)], k->psk, &p->next);
 	}
@@ -197,7 +197,7 @@ static bool repair(const struct coordinator *c, const struct node_id *nodes, int
 	for (int32_t k = 0; k < n; k++)
 		if (!taken[k])
 			spares[n_spares++] = nodes[k];
-	return c->had_plan && plan_repair(&c->plan, alive, spares, n_spares, out) == OK;
+	return plan_repair(&c->plan, alive, spares, n_spares, out) == OK;
 }
 
 // choose fills `out` from who is here; false when that is not enough, and `why` says so.
@@ -371,7 +371,7 @@ void planning_retry(struct coordinator *c)
 		struct member *m = &c->members[i];
 		if (m->settle_ns != 0 && c->now_ns >= m->settle_ns) {
 			m->settle_ns = 0;
-			c->plan_dirty = true;
+			c->plan_dirty = c->plan_dirty || member_is_eligible(m);
 		}
 		if (m->retry_ns == 0 || c->now_ns < m->retry_ns)
 			continue;

@@ -162,9 +162,8 @@ static void on_reply(struct coordinator *c, struct coord_link *l, const struct s
 // ---- relay
 
 // relay passes the current message on to a neighbour of its sender that the sender cannot reach.
-static void relay(struct coordinator *c, struct coord_link *l, int32_t dst, struct coord_effects *fx)
+static void relay(struct coordinator *c, struct coord_link *l, struct coord_link *to, struct coord_effects *fx)
 {
-	struct coord_link *to = coord_link_of(c, member_of_stage(c, dst), COORD_LINK_DATA);
 	if (to == NULL)
 		return; // lost: the plan goes with it
 	c->members[l->member].n_relayed++;
@@ -189,8 +188,12 @@ static void relay_step(struct coordinator *c, struct coord_link *l, const struct
 		bad_peer(c, l, "more steps to its neighbour than credits", fx);
 		return;
 	}
+	struct coord_link *to = c->relays[st->src_stage] > 0 ? coord_link_find(c, c->relay_link[st->src_stage]) : NULL;
+	if (to == NULL || to->closing)
+		to = coord_link_of(c, member_of_stage(c, st->dst_stage), COORD_LINK_DATA);
 	c->relays[st->src_stage]++;
-	relay(c, l, st->dst_stage, fx);
+	c->relay_link[st->src_stage] = to != NULL ? to->handle : 0;
+	relay(c, l, to, fx);
 }
 
 static void relay_credit(struct coordinator *c, struct coord_link *l, const struct credit *cr, struct coord_effects *fx)
@@ -204,7 +207,7 @@ static void relay_credit(struct coordinator *c, struct coord_link *l, const stru
 		return;
 	}
 	c->relays[cr->dst_stage] -= cr->n;
-	relay(c, l, cr->dst_stage, fx);
+	relay(c, l, coord_link_of(c, member_of_stage(c, cr->dst_stage), COORD_LINK_DATA), fx);
 }
 
 // ---- frames
@@ -263,8 +266,8 @@ void ring_on_step_failed(struct coordinator *c, int32_t member, const struct msg
 	if (m->u.step_failed.epoch.v != c->plan.epoch.v || c->plan_state != PLAN_READY || c->members[member].stage < 0)
 		return;
 	struct session *s = sessions_find_active(c, m->u.step_failed.session);
-	if (s == NULL)
-		return;
+	if (s == NULL || s->seq_sent == s->seq_back)
+		return; // nothing of it is in the ring
 	if (m->u.step_failed.code == STEP_NOT_KEPT) {
 		sessions_restart(c, s, fx);
 		return;
@@ -337,9 +340,10 @@ void ring_check_stalls(struct coordinator *c, struct coord_effects *fx)
 int64_t ring_deadline_ns(const struct coordinator *c)
 {
 	int64_t deadline = INT64_MAX;
-	for (int32_t i = 0; i < SESSIONS_MAX; i++)
-		if (stall_ns(c, &c->sessions[i]) < deadline)
-			deadline = stall_ns(c, &c->sessions[i]);
+	for (int32_t i = 0; i < SESSIONS_MAX; i++) {
+		int64_t stall = stall_ns(c, &c->sessions[i]);
+		deadline = stall < deadline ? stall : deadline;
+	}
 	return deadline;
 }
 

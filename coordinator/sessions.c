@@ -182,7 +182,6 @@ void sessions_on_cancel(struct coordinator *c, uint64_t req, struct coord_effect
 
 void sessions_expire(struct coordinator *c, struct coord_effects *fx)
 {
-	ring_check_stalls(c, fx);
 	for (int32_t i = 0; c->plan_state != PLAN_READY && i < SESSIONS_MAX; i++) {
 		struct session *s = &c->sessions[i];
 		if (s->state == SESSION_FREE || c->now_ns - s->since_ns < c->config.session_wait_ns)
@@ -196,7 +195,7 @@ void sessions_expire(struct coordinator *c, struct coord_effects *fx)
 
 int64_t sessions_deadline_ns(const struct coordinator *c)
 {
-	int64_t deadline = ring_deadline_ns(c);
+	int64_t deadline = INT64_MAX;
 	for (int32_t i = 0; c->plan_state != PLAN_READY && i < SESSIONS_MAX; i++) {
 		const struct session *s = &c->sessions[i];
 		if (s->state != SESSION_FREE && s->since_ns + c->config.session_wait_ns < deadline)
@@ -463,14 +462,14 @@ static bool has_suspect(const struct coordinator *c)
 
 static void admit(struct coordinator *c)
 {
-	if (sessions_count(c, SESSION_WAITING) == 0 || has_suspect(c))
-		return;
+	bool is_checked = false;
 	for (int32_t slot = 0; slot < c->config.n_slots; slot++) {
 		if (c->slot_owner[slot] >= 0)
 			continue;
 		struct session *s = longest_waiting(c);
-		if (s == NULL)
+		if (s == NULL || (!is_checked && has_suspect(c)))
 			return;
+		is_checked = true;
 		s->state = SESSION_ACTIVE;
 		s->slot = slot;
 		s->id.v = ++c->last_session;

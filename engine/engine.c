@@ -247,6 +247,19 @@ enum err engine_open(const struct engine_config *c, struct engine **out, struct 
 	return OK;
 }
 
+// take_slot copies what is computed and no more: pages that nobody wrote take no memory.
+static void take_slot(struct engine *e, const struct engine *from, int32_t layer, int32_t slot)
+{
+	int32_t n = *engine_computed(from, layer - from->c.layer_begin, slot);
+	size_t bytes = (size_t)n * (size_t)e->hp.head_dim * sizeof *e->keys;
+	*engine_computed(e, layer - e->c.layer_begin, slot) = n;
+	for (int32_t head = 0; n > 0 && head < e->hp.n_kv_heads; head++) {
+		size_t to_at = engine_kv_at(e, layer - e->c.layer_begin, slot, head), from_at = engine_kv_at(from, layer - from->c.layer_begin, slot, head);
+		memcpy(e->keys + to_at, from->keys + from_at, bytes);
+		memcpy(e->values + to_at, from->values + from_at, bytes);
+	}
+}
+
 void engine_take_kv(struct engine *e, const struct engine *from)
 {
 	ASSERT(e->c.model == from->c.model);
@@ -255,12 +268,9 @@ void engine_take_kv(struct engine *e, const struct engine *from)
 	int32_t end = e->c.layer_end < from->c.layer_end ? e->c.layer_end : from->c.layer_end;
 	if (begin >= end || e->c.n_slots != from->c.n_slots || e->c.ctx_len != from->c.ctx_len)
 		return;
-	size_t n = engine_kv_at(e, end - begin, 0, 0);
-	size_t to_at = engine_kv_at(e, begin - e->c.layer_begin, 0, 0), from_at = engine_kv_at(from, begin - from->c.layer_begin, 0, 0);
-	memcpy(e->keys + to_at, from->keys + from_at, n * sizeof *e->keys);
-	memcpy(e->values + to_at, from->values + from_at, n * sizeof *e->values);
-	memcpy(engine_computed(e, begin - e->c.layer_begin, 0), engine_computed(from, begin - from->c.layer_begin, 0),
-		(size_t)(end - begin) * (size_t)e->c.n_slots * sizeof *e->computed);
+	for (int32_t layer = begin; layer < end; layer++)
+		for (int32_t slot = 0; slot < e->c.n_slots; slot++)
+			take_slot(e, from, layer, slot);
 }
 
 void engine_close(struct engine *e)

@@ -74,7 +74,7 @@ static inline size_t engine_kv_at(const struct engine *e, int32_t layer, int32_t
 	return row * (size_t)e->c.ctx_len * (size_t)e->hp.head_dim;
 }
 
-// engine_computed returns how many positions of a slot a layer has computed; layer counts from layer_begin.
+// engine_computed points at how many positions of a slot a layer has computed; layer counts from layer_begin.
 static inline int32_t *engine_computed(const struct engine *e, int32_t layer, int32_t slot)
 {
 	return &e->computed[(size_t)layer * (size_t)e->c.n_slots + (size_t)slot];

@@ -14,9 +14,10 @@ const struct liveness_limits liveness_defaults = {
 struct liveness_limits liveness_with(int64_t dead_after_ns)
 {
 	struct liveness_limits l = liveness_defaults;
-	l.ping_after_ns = dead_after_ns < l.dead_after_ns ? dead_after_ns / 8 : l.ping_after_ns;
-	l.late_loop_ns = dead_after_ns < l.dead_after_ns ? dead_after_ns / 8 : l.late_loop_ns;
-	l.suspect_after_ns = dead_after_ns < l.dead_after_ns ? dead_after_ns / 16 * 3 : l.suspect_after_ns;
+	if (dead_after_ns < l.dead_after_ns) {
+		l.ping_after_ns = l.late_loop_ns = dead_after_ns / 8;
+		l.suspect_after_ns = dead_after_ns / 16 * 3;
+	}
 	l.dead_after_ns = dead_after_ns;
 	return l;
 }

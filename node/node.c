@@ -276,7 +276,7 @@ static void on_loaded(struct node *n, const struct node_event *ev, struct node_e
 	n->load_id = 0;
 	if (ev->u.loaded.err != OK || ev->u.loaded.lost_kv)
 		kept_forget(n, fx);
-	n->has_kept = ev->u.loaded.err == OK;
+	n->has_kept = ev->u.loaded.err == OK && !ev->u.loaded.lost_kv;
 	if (ev->u.loaded.err == OK) {
 		n->engine = n->plan;
 		n->engine.epoch.v = 1; // any: it is there

@@ -5,7 +5,6 @@
 #include "proto/lnk1.h"
 
 #define QUIET_NS 5000000000  // without a step: no answer is between two of its tokens
-#define RETIRE_NS 5000000000 // by then the far end knows the successor too, or the successor has died: a link needs 3 s for its handshake
 
 struct node_id node_peer_id(const uint8_t public_key[KEY_BYTES])
 {
@@ -77,7 +76,7 @@ static void end_link(struct node *n, struct node_link *l, bool orderly, const ch
 	struct node_link *left = node_link_of(n, gone.peer, gone.kind);
 	if (left != NULL)
 		left->retired = left->retired && gone.retired;
-	bool was_used = gone.used.v == n->plan.epoch.v || n->plan_ns < gone.retired_ns + RETIRE_NS;
+	bool was_used = gone.used.v == n->plan.epoch.v || n->plan_ns < gone.retired_ns + LINK_RETIRE_NS;
 	if (gone.retired && (orderly || n->plan.epoch.v == 0 || !was_used))
 		return;
 	if (node_id_is(gone.peer, n->config.coordinator)) {
@@ -120,18 +119,15 @@ void node_links_on_up(struct node *n, const struct node_event *ev, struct node_e
 		return;
 	}
 	struct node_link *old = node_link_of(n, peer, kind);
-	if (old != NULL && ev->u.link_up.spare) {
-		// Its peer closes it, or uses it until it knows the other one: what comes on it counts, and nothing is sent on it.
-		*l = (struct node_link){.handle = ev->u.link_up.link, .peer = peer, .kind = kind, .up_ns = n->now_ns, .epoch = n->member_epoch,
-			.retired = true, .retired_ns = n->now_ns};
-		liveness_init(&l->life, n->now_ns);
-		return;
-	}
-	if (old != NULL)
+	// A spare one's peer closes it, or uses it until it knows the other one: what comes on it counts, and nothing is sent on it.
+	bool is_spare = old != NULL && ev->u.link_up.spare;
+	if (old != NULL && !is_spare)
 		retire(n, old);
-	*l = (struct node_link){.handle = ev->u.link_up.link, .peer = peer, .kind = kind, .up_ns = n->now_ns, .order = ++n->n_links_up,
-		.epoch = n->member_epoch};
+	*l = (struct node_link){.handle = ev->u.link_up.link, .peer = peer, .kind = kind, .up_ns = n->now_ns, .epoch = n->member_epoch,
+		.order = is_spare ? 0 : ++n->n_links_up, .retired = is_spare, .retired_ns = is_spare ? n->now_ns : 0};
 	liveness_init(&l->life, n->now_ns);
+	if (is_spare)
+		return;
 	if (is_coordinator && kind == NODE_LINK_CONTROL)
 		node_say_hello(n, fx);
 	else if (node_peer_is(&n->plan.next, peer))
@@ -165,7 +161,7 @@ static bool is_quiet(const struct node *n)
 static void renew_or_close(struct node *n, struct node_link *l, struct node_effects *fx)
 {
 	if (l->retired) {
-		if (!l->closing && n->now_ns - l->retired_ns >= RETIRE_NS) {
+		if (!l->closing && n->now_ns - l->retired_ns >= LINK_RETIRE_NS) {
 			l->closing = true;
 			node_fx_close(fx, l->handle, true);
 		}
@@ -222,8 +218,8 @@ int64_t node_links_deadline_ns(const struct node *n)
 		if (l->handle == 0)
 			continue;
 		int64_t d = liveness_deadline_ns(&l->life, &n->config.liveness);
-		if (l->retired && !l->closing && l->retired_ns + RETIRE_NS < d)
-			d = l->retired_ns + RETIRE_NS;
+		if (l->retired && !l->closing && l->retired_ns + LINK_RETIRE_NS < d)
+			d = l->retired_ns + LINK_RETIRE_NS;
 		if (d < deadline)
 			deadline = d;
 	}

@@ -89,11 +89,7 @@ static void give_credit(struct node *n, bool relayed, struct node_effects *fx)
 	struct credit c = {.n = 1, .src_stage = (uint16_t)n->plan.stage, .dst_stage = prev_stage(n), .epoch = n->plan.epoch};
 	uint8_t frame[FRAME_CREDIT_BYTES];
 	credit_encode(&c, frame);
-	struct node_effect *f = node_fx(fx, NODE_FX_SEND);
-	f->u.send.link = l->handle;
-	f->u.send.head = node_fx_bytes(fx, frame, sizeof frame);
-	f->u.send.head_len = sizeof frame;
-	f->u.send.buf = -1;
+	node_fx_send(fx, l->handle, frame, sizeof frame);
 }
 
 static void drop_work(struct node *n, int32_t buf, struct node_effects *fx)
@@ -102,7 +98,7 @@ static void drop_work(struct node *n, int32_t buf, struct node_effects *fx)
 	give_credit(n, n->work[buf].relayed, fx);
 }
 
-// drop_session forgets waiting steps of a slot; the one that runs is marked and dropped when it is done.
+// drop_slot forgets waiting steps of a slot; the one that runs is marked and dropped when it is done.
 static void drop_slot(struct node *n, uint32_t slot, struct node_effects *fx)
 {
 	struct work_list *lists[] = {&n->queue, &n->out};
@@ -142,13 +138,10 @@ static void report_failure(struct node *n, struct session_id session, enum step_
 }
 
 // bad_peer closes a link whose peer broke the protocol: nothing it sends can be trusted to be complete.
-static void bad_peer(struct node *n, struct node_link *l, const char *what, struct node_effects *fx)
+static void bad_peer(struct node_link *l, const char *what, struct node_effects *fx)
 {
-	(void)n;
 	node_log(fx, LOG_WARNING, "a peer broke the protocol (%s): closing its link", what);
-	struct node_effect *f = node_fx(fx, NODE_FX_CLOSE);
-	f->u.close.link = l->handle;
-	f->u.close.orderly = false;
+	node_fx_close(fx, l->handle, false);
 }
 
 static const char *step_fault(const struct node *n, const struct step *s)
@@ -203,6 +196,7 @@ static bool bind_slot(struct node *n, const struct step *s, const struct task *t
 	if (!begins_anew && kv->v != s->session.v)
 		return false;
 	*kv = s->session;
+	n->has_kept = true;
 	*slot = (struct node_slot){.session = s->session, .next_pos = s->pos, .direct = node_next_direct(n) != NULL};
 	return true;
 }
@@ -229,7 +223,7 @@ static void on_step(struct node *n, struct node_link *l, const uint8_t *data, si
 {
 	struct step s;
 	if (step_decode(data, len, &s) != OK) {
-		bad_peer(n, l, "a malformed step", fx);
+		bad_peer(l, "a malformed step", fx);
 		return;
 	}
 	if (s.epoch.v != n->plan.epoch.v)
@@ -241,7 +235,7 @@ static void on_step(struct node *n, struct node_link *l, const uint8_t *data, si
 	bool relayed = node_id_is(l->peer, n->config.coordinator);
 	const char *fault = step_fault(n, &s);
 	if (fault != NULL) {
-		bad_peer(n, l, fault, fx);
+		bad_peer(l, fault, fx);
 		return;
 	}
 	n->n_held++;
@@ -276,7 +270,7 @@ static void on_credit(struct node *n, struct node_link *l, const uint8_t *data, 
 {
 	struct credit c;
 	if (credit_decode(data, len, &c) != OK) {
-		bad_peer(n, l, "a malformed credit", fx);
+		bad_peer(l, "a malformed credit", fx);
 		return;
 	}
 	if (c.epoch.v != n->plan.epoch.v)
@@ -286,7 +280,7 @@ static void on_credit(struct node *n, struct node_link *l, const uint8_t *data, 
 		return;
 	}
 	if (c.dst_stage != n->plan.stage || c.src_stage != next_stage(n) || c.n > n->plan.hop_credits - n->credits_out) {
-		bad_peer(n, l, "a credit that was not owed", fx);
+		bad_peer(l, "a credit that was not owed", fx);
 		return;
 	}
 	n->credits_out += c.n;
@@ -299,7 +293,7 @@ void stage_on_frame(struct node *n, struct node_link *l, const uint8_t *data, si
 	switch (len > 0 ? data[0] : 0) {
 	case FRAME_STEP: on_step(n, l, data, len, fx); return;
 	case FRAME_CREDIT: on_credit(n, l, data, len, fx); return;
-	default: bad_peer(n, l, "an unknown frame on a data link", fx); return;
+	default: bad_peer(l, "an unknown frame on a data link", fx); return;
 	}
 }
 
@@ -400,7 +394,7 @@ static void pump_out(struct node *n, struct node_effects *fx)
 		int32_t buf = n->out.at[0];
 		struct node_link *l = n->work[buf].direct ? node_next_direct(n) : node_link_of(n, n->config.coordinator, NODE_LINK_DATA);
 		list_remove(&n->out, 0);
-		if (l != NULL) { // else a link was lost: the coordinator ends the session and makes a new plan
+		if (l != NULL) { // else a link was lost: the coordinator makes a new plan
 			n->credits_out--;
 			send_step(n, buf, l, fx);
 		}
