@@ -168,7 +168,7 @@ enum err model_shape_of(const struct hparams *hp, enum dtype type, enum dtype he
 	*out = (struct model_shape){
 		.n_layers = hp->n_layers,
 		.layer_bytes = layer,
-		.kv_bytes = (uint64_t)kv_dim * 2 * sizeof(float),
+		.kv_bytes = (uint64_t)kv_dim * 2 * sizeof(uint16_t), // f16, as the engine keeps them
 		.head_bytes = head,
 		.hop_bytes = hop_bytes,
 		.layer_flops = 2.0 * d * (2.0 * q_dim + 2.0 * kv_dim + 3.0 * f),

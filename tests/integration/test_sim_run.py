@@ -97,7 +97,7 @@ def test_a_model_can_be_a_file(tmp_path, model):
     (("cpu_read = {", "cpu_reed = {"), r"x\.toml:\d+: device: unknown key cpu_reed, did you mean cpu_read\?"),
     (('memory = "12 GiB"', 'memory = "12 GB/s"'), r'x\.toml:\d+: device\.memory: got "12 GB/s", want a number and one of B, kB'),
     (("desk = 24", "desk = 25"), r"x\.toml: plan: 6 stages hold 65 layers, the model has 64"),
-    (('memory = "8 GiB"', 'memory = "2 GiB"'), r"x\.toml: laptop-anna: 2\.147 GB of memory, less 0\.600 GB for the program, .* leave no room"),
+    (('memory = "8 GiB"', 'memory = "1 GiB"'), r"x\.toml: laptop-anna: 1\.074 GB of memory, less 0\.600 GB for the program, .* leave no room"),
 ])
 def test_mistakes_are_one_sentence_with_the_place(tmp_path, change, line):
     text = HOME.read_text().replace(change[0], change[1], 1)

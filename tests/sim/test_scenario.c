@@ -127,7 +127,7 @@ static void dimensions_give_bytes(void **state)
 	assert_int_equal(s.shape.layer_bytes, (2 * 512 * 512 + 2 * 128 * 512 + 3 * 1024 * 512) / 32 * 18 + 2 * 512 * 4);
 	assert_int_equal(s.shape.head_bytes, 1000 * 512 * 2);
 	assert_int_equal(s.shape.hop_bytes, 1024);
-	assert_int_equal(s.shape.kv_bytes, 2 * 128 * 4);
+	assert_int_equal(s.shape.kv_bytes, 2 * 128 * 2);
 	scenario_close(&s);
 }
 
