@@ -51,10 +51,10 @@ MUST_USE enum err scenario_read_machines(struct scenario_reader *r, const struct
 	const struct toml_value *network, const struct toml_value *devices, const struct toml_value *links);
 MUST_USE enum err scenario_read_plan(struct scenario_reader *r, const struct toml_value *plan, const struct toml_value *group);
 
-// scenario_find_device returns the number of the device of that name, or -1; the message, with a suggestion, is the caller's `where`.
+// scenario_find_device puts the number of the device of that name into *out, or fails at `where`, with a suggestion.
 MUST_USE enum err scenario_find_device(
 	struct scenario_reader *r, const struct toml_value *at, const char *where, struct toml_text name, int32_t *out);
-// scenario_tables tells whether v is [[where]]: an array of 1 to max tables.
+// scenario_tables fails unless v is [[where]]: an array of at most max tables, of which it looks at the first.
 MUST_USE enum err scenario_tables(struct scenario_reader *r, const struct toml_value *v, const char *where, int32_t max);
 
 #endif

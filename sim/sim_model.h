@@ -1,8 +1,8 @@
 // What a simulated machine computes: bits that a wrong order, slot, layer, position or epoch changes.
 //
-// SIM_MODEL_HASH is a chain of hashes: a hidden state is 8 bytes that depend on the token, on every layer it went through in order, and
+// Without a real model it is a chain of hashes: a hidden state is 8 bytes that depend on the token, on every layer it went through in order, and
 // on every position before it in the same slot. It costs nanoseconds, and the answer of one machine without faults is computed
-// directly. SIM_MODEL_REAL is a real model on the real engine (engine/stage_work), compared with engine/generate.
+// directly. A real model runs on the real engine (engine/stage_work), and is compared with engine/generate.
 //
 // A simulated buffer keeps row_kept bytes of each hidden state; on the links a row counts with the size it has in the wire type, so that
 // a 70B model's traffic costs no copies. With a real model both are the same.

@@ -63,7 +63,7 @@ struct trace_summary {
 	uint64_t mean_bps; // deliveries: bytes over the period; delays: mean of the known rates, 0 when none is
 };
 
-// trace_format_name returns "hearth csv", "ping -D", ...
+// trace_format_name returns "hearth CSV", "ping -D output", ...
 const char *trace_format_name(enum trace_format f);
 // trace_arena_bytes checks the whole text and counts what trace_parse takes from the arena. `name` stands before messages: "home.csv:12: ...".
 // ERR_FORMAT: not such a trace, or (with TRACE_AUTO) none we know. ERR_LIMIT: over a maximum.

@@ -127,7 +127,7 @@ struct sim_node {
 	size_t buf_kept;   // bytes of one buffer
 	int32_t n_bufs;
 	struct sim_node_job forward;
-	struct node_effect load; // the one under way; id 0: none
+	struct node_effect load; // the last one asked for, done or not: what the engine has
 	uint8_t *sent[SESSIONS_MAX]; // by slot: (ctx_len, row_kept) of what the core keeps of what it sent; NULL: nothing
 	int32_t n_sent[SESSIONS_MAX]; // rows of it
 	bool store_is_busy;

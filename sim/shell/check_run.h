@@ -1,7 +1,7 @@
 // `hearth sim check`: many seeds on all cores, each core in a process of its own, so that an assertion in a core costs one seed and not the run.
 //
 // Workers take the next seed from shared memory and add what they saw to a summary of their own there; the parent watches them, starts
-// another for one that died, kills one that hangs, and adds the summaries up. One seed in TWICE_EVERY is run twice and must give the
+// another for one that died, kills one that hangs, and adds the summaries up. One seed in CHECK_TWICE_EVERY is run twice and must give the
 // same history. Thread rule: the caller has no threads (it forks).
 #ifndef HEARTH_SIM_SHELL_CHECK_RUN_H
 #define HEARTH_SIM_SHELL_CHECK_RUN_H

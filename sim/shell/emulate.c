@@ -313,12 +313,12 @@ struct emulate_pair_stats emulate_pair_stats_of(const struct emulate *e, int32_t
 }
 
 // quantile gives the upper end of the bucket that holds the nearest rank.
-static int64_t quantile(const struct emulate *e, double part)
+static int64_t quantile(const struct emulate *e, uint64_t hundredths)
 {
-	uint64_t rank = (uint64_t)(part * (double)e->n_late), seen = 0;
+	uint64_t rank = (e->n_late * hundredths + 99) / 100, seen = 0;
 	for (int64_t i = 0; i < LATE_BUCKETS - 1; i++) {
 		seen += e->late[i];
-		if (seen > rank)
+		if (seen >= rank)
 			return (i + 1) * LATE_BUCKET_NS < e->late_max_ns ? (i + 1) * LATE_BUCKET_NS : e->late_max_ns;
 	}
 	return e->late_max_ns;
@@ -327,8 +327,8 @@ static int64_t quantile(const struct emulate *e, double part)
 struct emulate_lateness emulate_lateness_of(const struct emulate *e)
 {
 	return (struct emulate_lateness){.n = e->n_late,
-		.p50_ns = quantile(e, .5),
-		.p90_ns = quantile(e, .9),
-		.p99_ns = quantile(e, .99),
+		.p50_ns = quantile(e, 50),
+		.p90_ns = quantile(e, 90),
+		.p99_ns = quantile(e, 99),
 		.max_ns = e->late_max_ns};
 }

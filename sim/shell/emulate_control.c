@@ -26,12 +26,14 @@ struct client {
 	char *answer; // being written, owned; NULL: none
 	size_t answer_len, answer_done;
 	bool is_last; // disconnect after this answer
+	uint64_t last_use; // of the control's counter: when it was accepted, sent or read something last
 };
 
 struct emulate_control {
 	struct emulate *e;
 	struct watch watch;
 	struct client clients[CLIENTS_MAX];
+	uint64_t n_uses;
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 };
 
@@ -113,6 +115,7 @@ static void do_lines(struct client *c)
 static void on_client(void *ctx, uint32_t events)
 {
 	struct client *c = ctx;
+	c->last_use = ++c->control->n_uses;
 	if (c->answer != NULL) {
 		if (write_answer(c))
 			do_lines(c);
@@ -130,22 +133,31 @@ static void on_client(void *ctx, uint32_t events)
 	do_lines(c);
 }
 
+// place returns one that is free, made so by dropping the client that has been idle longest when none is.
+static struct client *place(struct emulate_control *control)
+{
+	struct client *idlest = &control->clients[0];
+	for (int i = 0; i < CLIENTS_MAX; i++) {
+		struct client *c = &control->clients[i];
+		if (c->watch.fd < 0)
+			return c;
+		idlest = c->last_use < idlest->last_use ? c : idlest;
+	}
+	drop(idlest);
+	return idlest;
+}
+
 static void on_accept(void *ctx, uint32_t events)
 {
 	struct emulate_control *control = ctx;
 	(void)events;
 	int fd = accept4(control->watch.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	for (int i = 0; fd >= 0 && i < CLIENTS_MAX; i++) {
-		struct client *c = &control->clients[i];
-		if (c->watch.fd >= 0)
-			continue;
-		*c = (struct client){.control = control};
-		poller_watch_init(&c->watch, fd, on_client, c);
-		want(c);
+	if (fd < 0)
 		return;
-	}
-	if (fd >= 0)
-		close(fd);
+	struct client *c = place(control);
+	*c = (struct client){.control = control, .last_use = ++control->n_uses};
+	poller_watch_init(&c->watch, fd, on_client, c);
+	want(c);
 }
 
 static enum err fill_address(struct sockaddr_un *sa, const char *path, struct errmsg *em)

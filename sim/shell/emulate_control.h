@@ -1,7 +1,8 @@
 // The control socket of a running relay: a Unix socket of mode 0600; a line in is a command, a line out is its answer (sim/shell/emulate_words.h).
 //
 // Who may open it may do everything: the mode is the whole access control. A client that sends a longer line than EMULATE_LINE_MAX is told
-// so and disconnected; one that does not read its answers is disconnected.
+// so and disconnected. There is room for eight: a ninth takes the place of the one that has been idle longest, so that clients that hang, or do
+// not read their answers, keep nobody out.
 // The server lives on the relay's poller and thread. The client function blocks.
 #ifndef HEARTH_SIM_SHELL_EMULATE_CONTROL_H
 #define HEARTH_SIM_SHELL_EMULATE_CONTROL_H

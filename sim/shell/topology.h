@@ -63,8 +63,8 @@ struct topology_loader {
 	enum err (*load)(void *ctx, const char *path, const char **text, size_t *len, struct errmsg *em);
 };
 
-// topology_parse fills `out`; `name` stands before messages. A NULL loader refuses traces. ERR_FORMAT, ERR_LIMIT, ERR_NOMEM, or the loader's
-// error; on failure the caller owes nothing.
+// topology_parse fills `out`; `name` stands before messages. A NULL loader refuses traces. ERR_FORMAT, also for a trace that
+// cannot be read, ERR_LIMIT, ERR_NOMEM; on failure the caller owes nothing.
 MUST_USE enum err topology_parse(const char *name, const char *text, size_t len, const struct topology_loader *loader, struct topology *out,
 	struct errmsg *em);
 // topology_open reads a file, and traces by names that are relative to its folder.

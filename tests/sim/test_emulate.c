@@ -710,6 +710,33 @@ static void lines_come_in_any_pieces_and_too_long_ones_end_the_client(void **sta
 	stop(w);
 }
 
+static void clients_that_hang_keep_nobody_out(void **state)
+{
+	(void)state;
+	struct world *w = start("");
+	int fds[8];
+	for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+		fds[i] = open_control(w);
+		put(fds[i], "help\n");
+		get(fds[i], "{");
+	}
+	put(fds[0], "help\n"); // now the second has been idle longest
+	char answer[4096];
+	while (is_ready(fds[0], POLLIN, SILENCE_MS))
+		assert_true(recv(fds[0], answer, sizeof answer, 0) > 0);
+	tell(w, "status");
+	for (ssize_t n = 1; n != 0;) {
+		assert_true(is_ready(fds[1], POLLIN, PATIENCE_MS));
+		n = recv(fds[1], answer, sizeof answer, 0);
+		assert_true(n >= 0);
+	}
+	put(fds[0], "help\n"); // the others are served as before
+	get(fds[0], "{");
+	for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+		close(fds[i]);
+	stop(w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -734,6 +761,7 @@ int main(void)
 		cmocka_unit_test(commands_that_make_no_sense_are_told_why),
 		cmocka_unit_test(the_control_socket_is_this_users_alone),
 		cmocka_unit_test(lines_come_in_any_pieces_and_too_long_ones_end_the_client),
+		cmocka_unit_test(clients_that_hang_keep_nobody_out),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
