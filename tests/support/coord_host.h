@@ -24,6 +24,7 @@ struct host {
 	int32_t *tokens;
 	int64_t now, wall;
 	uint32_t next_link;
+	int32_t n_ticks;
 	uint32_t control[NODES_MAX + 1], data[NODES_MAX + 1];
 };
 
@@ -81,6 +82,14 @@ static inline struct coordinator_config base_config(void)
 		.stall_ns = 60 * S};
 }
 
+// patient_config is that of a core which loses only what the test says is lost.
+static inline struct coordinator_config patient_config(void)
+{
+	struct coordinator_config config = base_config();
+	config.liveness.dead_after_ns = config.liveness.suspect_after_ns = 100000 * S;
+	return config;
+}
+
 static inline struct member_record record(int32_t i)
 {
 	struct member_record r = {.id = {{(uint8_t)i}}, .public_key = {(uint8_t)i, 1}, .psk = {(uint8_t)i, 2}};
@@ -88,21 +97,38 @@ static inline struct member_record record(int32_t i)
 	return r;
 }
 
-static inline void start(struct host *h, const struct coordinator_config *config, int32_t n_members)
+// open_core makes a core that has not read its disk yet; config NULL: base_config().
+static inline void open_core(struct host *h, const struct coordinator_config *config)
 {
-	struct member_record members[NODES_MAX];
+	struct coordinator_config base = base_config();
 	*h = (struct host){.now = S, .wall = 1000000};
 	h->c = calloc(1, coordinator_size());
 	h->fx = malloc(sizeof *h->fx);
 	h->tokens = malloc(sizeof(int32_t) * SESSIONS_MAX * CTX);
-	coordinator_init(h->c, config, h->tokens);
-	for (int32_t i = 0; i < n_members; i++)
-		members[i] = record(i + 1);
+	coordinator_init(h->c, config ? config : &base, h->tokens);
+}
+
+// restore hands over what was on the disk.
+static inline void restore(
+	struct host *h, const struct member_record *members, int32_t n_members, const struct invite_record *invites, int32_t n_invites)
+{
 	struct coord_event ev = {.type = COORD_EV_RESTORED};
 	ev.u.restored.member_epoch.v = 1;
 	ev.u.restored.members = members;
 	ev.u.restored.n_members = n_members;
+	ev.u.restored.invites = invites;
+	ev.u.restored.n_invites = n_invites;
 	step(h, &ev);
+}
+
+// start is both, with the members record(1) to record(n).
+static inline void start(struct host *h, const struct coordinator_config *config, int32_t n_members)
+{
+	struct member_record members[NODES_MAX];
+	for (int32_t i = 0; i < n_members; i++)
+		members[i] = record(i + 1);
+	open_core(h, config);
+	restore(h, members, n_members, NULL, 0);
 }
 
 static inline void stop(struct host *h)
@@ -112,10 +138,46 @@ static inline void stop(struct host *h)
 	free(h->tokens);
 }
 
+static inline struct coord_status status(struct host *h)
+{
+	struct coord_status st;
+	coordinator_status(h->c, &st);
+	return st;
+}
+
+static inline uint64_t epoch_of(struct host *h)
+{
+	return status(h).plan_epoch.v;
+}
+
+static inline bool is_ready(struct host *h)
+{
+	return status(h).ready;
+}
+
 static inline void tick(struct host *h)
 {
 	struct coord_event ev = {.type = COORD_EV_TICK};
+	h->n_ticks++;
 	step(h, &ev);
+}
+
+// run_to lets time go from deadline to deadline until a tick has such an effect, and returns how long that took. Every deadline must lie
+// ahead, none beyond the limit, and there may be no more of them than three a second: a core that wants ticks for nothing spins its host.
+static inline int64_t run_to(struct host *h, enum coord_effect_type type, int64_t limit_ns)
+{
+	const int64_t begin = h->now;
+	const int32_t n_ticks_max = h->n_ticks + 10 + (int32_t)(3 * limit_ns / S);
+	do {
+		int64_t deadline = coordinator_deadline_ns(h->c);
+		assert_true(deadline > h->now);
+		assert_true(deadline - begin <= limit_ns);
+		assert_true(h->n_ticks < n_ticks_max);
+		h->wall += deadline / S - h->now / S;
+		h->now = deadline;
+		tick(h);
+	} while (find_fx(h, type, 0) == NULL);
+	return h->now - begin;
 }
 
 static inline uint32_t link_up(struct host *h, struct node_id peer, enum coord_link_kind kind)
@@ -129,14 +191,28 @@ static inline uint32_t link_up(struct host *h, struct node_id peer, enum coord_l
 	return h->next_link;
 }
 
-static inline void message(struct host *h, uint32_t link, const struct msg *m)
+static inline void down(struct host *h, uint32_t link, bool orderly)
 {
-	static uint8_t frame[MSG_ENCODED_MAX];
+	struct coord_event ev = {.type = COORD_EV_LINK_DOWN};
+	ev.u.link_down.link = link;
+	ev.u.link_down.orderly = orderly;
+	ev.u.link_down.reason = "reset";
+	step(h, &ev);
+}
+
+static inline void frame(struct host *h, uint32_t link, const uint8_t *bytes, size_t len)
+{
 	struct coord_event ev = {.type = COORD_EV_MESSAGE};
 	ev.u.message.link = link;
-	ev.u.message.data = frame;
-	ev.u.message.len = msg_encode(m, frame);
+	ev.u.message.data = bytes;
+	ev.u.message.len = len;
 	step(h, &ev);
+}
+
+static inline void message(struct host *h, uint32_t link, const struct msg *m)
+{
+	uint8_t bytes[MSG_ENCODED_MAX];
+	frame(h, link, bytes, msg_encode(m, bytes));
 }
 
 static inline void hello(struct host *h, int32_t i)
@@ -162,18 +238,26 @@ static inline void random_bytes(struct host *h)
 // be_ready gives what a plan asks for until it is ready; every node loads without fault.
 static inline void be_ready(struct host *h, int32_t n)
 {
-	struct coord_status st;
 	for (int32_t round = 0; round < 200; round++) {
-		coordinator_status(h->c, &st);
-		if (st.ready)
+		if (is_ready(h))
 			return;
+		uint64_t epoch = epoch_of(h);
 		random_bytes(h); // asked for in some step before, or not: one too many does no harm
 		for (int32_t i = 1; i <= n; i++) {
-			struct msg m = {.type = MSG_LOADED, .u.loaded.epoch = st.plan_epoch};
+			struct msg m = {.type = MSG_LOADED, .u.loaded.epoch = {epoch}};
 			message(h, h->control[i], &m);
 		}
 	}
 	fail();
+}
+
+// start_ready: n members, all there and in the plan.
+static inline void start_ready(struct host *h, const struct coordinator_config *config, int32_t n)
+{
+	start(h, config, n);
+	for (int32_t i = 1; i <= n; i++)
+		arrive(h, i);
+	be_ready(h, n);
 }
 
 static inline void submit(struct host *h, uint64_t req, int32_t n_tokens, int32_t n_predict)
@@ -184,6 +268,12 @@ static inline void submit(struct host *h, uint64_t req, int32_t n_tokens, int32_
 	ev.u.submit.tokens = tokens;
 	ev.u.submit.n_tokens = n_tokens;
 	ev.u.submit.n_predict = n_predict;
+	step(h, &ev);
+}
+
+static inline void forward_done(struct host *h, uint32_t id)
+{
+	struct coord_event ev = {.type = COORD_EV_FORWARD_DONE, .u.forward_done.id = id};
 	step(h, &ev);
 }
 
