@@ -111,9 +111,13 @@ static void silence_while_this_machine_slept_is_forgiven_whatever_event_wakes_it
 	start_ready(&h, NULL, 1);
 	h.now += 60 * S;
 	submit(&h, 1, 3, 3); // the first event after the sleep is a request
+	assert_int_equal(count_fx(&h, COORD_FX_CLOSE), 0);
+	assert_int_equal(count_fx(&h, COORD_FX_FORWARD), 1); // which no suspect gets
+	assert_true(is_ready(&h));
 	tick(&h);
 	assert_int_equal(count_fx(&h, COORD_FX_END), 0);
 	assert_int_equal(count_fx(&h, COORD_FX_CLOSE), 0);
+	assert_true(is_ready(&h));
 	stop(&h);
 }
 
