@@ -1,0 +1,269 @@
+// What a plan makes of the node core's links and keys: neighbours that change, revocations, plans without a part. The ring as a whole is in
+// tests/sim/.
+#include "tests/support/node_host.h"
+
+static void revoked(struct host *h, int32_t machine, uint64_t member_epoch)
+{
+	struct msg m = {.type = MSG_REVOKED, .u.revoked = {.member_epoch = {member_epoch}, .node = h->ids[machine]}};
+	control_on(h, h->control, &m);
+}
+
+static bool has_fx_for(struct host *h, enum node_effect_type type, int32_t machine)
+{
+	for (int32_t i = 0; i < h->fx->n; i++)
+		if (h->fx->at[i].type == type && node_id_is(h->fx->at[i].u.connect.peer, h->ids[machine]))
+			return true;
+	return false;
+}
+
+static bool dials(struct host *h, int32_t machine)
+{
+	return has_fx_for(h, NODE_FX_CONNECT, machine);
+}
+
+static bool parts_from(struct host *h, int32_t machine)
+{
+	return has_fx_for(h, NODE_FX_DISCONNECT, machine);
+}
+
+// knows tells whether the core would let this machine's handshake through.
+static bool knows(struct host *h, int32_t machine)
+{
+	uint8_t psk[KEY_BYTES];
+	return node_find_psk(h->n, h->pk[machine], psk);
+}
+
+// holds_key tells whether the core's memory has this neighbour's key anywhere.
+static bool holds_key(struct host *h, int32_t machine)
+{
+	struct msg_peer p = peer(h, machine);
+	return memmem(h->n, node_size(), p.psk, sizeof p.psk) != NULL;
+}
+
+// ---- neighbours
+
+static void neighbours_that_change_sides_keep_their_links(void **state)
+{
+	(void)state;
+	struct host h;
+	uint32_t prev, next;
+	join_ring(&h, &prev, &next);
+	plan(&h, 2, 2, 1);
+	assert_int_equal(count_fx(&h, NODE_FX_DISCONNECT), 0);
+	assert_int_equal(count_fx(&h, NODE_FX_CONNECT), 0);
+	send_step(&h, next, 2, 7, 0);
+	forwarded(&h);
+	assert_int_equal(n_frames(&h, FRAME_STEP, prev), 1);
+	// One goes, one comes, one changes sides.
+	plan(&h, 3, 1, 3);
+	assert_int_equal(count_fx(&h, NODE_FX_DISCONNECT), 1);
+	assert_memory_equal(find_fx(&h, NODE_FX_DISCONNECT, 0)->u.connect.peer.b, h.ids[2].b, NODE_ID_BYTES);
+	assert_int_equal(count_fx(&h, NODE_FX_CONNECT), 1);
+	assert_memory_equal(find_fx(&h, NODE_FX_CONNECT, 0)->u.connect.peer.b, h.ids[3].b, NODE_ID_BYTES);
+	assert_memory_equal(find_fx(&h, NODE_FX_CONNECT, 0)->u.connect.who->public_key, h.pk[3], KEY_BYTES);
+	stop(&h);
+}
+
+static void two_machines_that_change_places_keep_their_link(void **state)
+{
+	(void)state;
+	struct host h;
+	start(&h);
+	plan(&h, 1, 0, 2); // first of two
+	loaded(&h, OK);
+	uint32_t link = up(&h, 2, NODE_LINK_DATA);
+	plan(&h, 2, 2, 0); // second of two
+	assert_int_equal(count_fx(&h, NODE_FX_DISCONNECT), 0);
+	assert_int_equal(count_fx(&h, NODE_FX_CONNECT), 0);
+	send_step(&h, link, 2, 7, 0);
+	assert_int_equal(count_fx(&h, NODE_FX_TAKE), 1);
+	stop(&h);
+}
+
+static void one_neighbour_on_both_sides_is_dialled_once(void **state)
+{
+	(void)state;
+	struct host h;
+	start(&h);
+	plan(&h, 1, 2, 2);
+	assert_int_equal(count_fx(&h, NODE_FX_CONNECT), 1);
+	loaded(&h, OK);
+	plan(&h, 2, 1, 3);
+	assert_int_equal(count_fx(&h, NODE_FX_DISCONNECT), 1);
+	assert_int_equal(count_fx(&h, NODE_FX_CONNECT), 2);
+	stop(&h);
+}
+
+static void a_plan_that_waits_for_the_engine_dies_with_a_revoked_neighbour(void **state)
+{
+	(void)state;
+	struct host h;
+	uint32_t prev, next;
+	join_ring(&h, &prev, &next);
+	send_step(&h, prev, 1, 7, 0); // the engine is busy
+	uint32_t id = forward_id(&h);
+	plan(&h, 2, 1, 3);
+	revoked(&h, 3, 2);
+	forward_done(&h, id);
+	assert_int_equal(count_fx(&h, NODE_FX_CONNECT), 0);
+	assert_false(knows(&h, 3));
+	stop(&h);
+}
+
+// ---- keys
+
+static void a_revoked_neighbour_is_parted_from_and_its_key_wiped(void **state)
+{
+	(void)state;
+	struct host h;
+	start(&h);
+	plan(&h, 1, 1, 2);
+	loaded(&h, OK);
+	up(&h, 2, NODE_LINK_DATA);
+	assert_true(knows(&h, 2));
+	assert_true(holds_key(&h, 2));
+
+	revoked(&h, 2, 7);
+	assert_true(parts_from(&h, 2));
+	assert_false(parts_from(&h, 1));
+	assert_int_equal(find_fx(&h, NODE_FX_STORE, 0)->u.store.member_epoch.v, 7);
+	assert_string_equal(find_fx(&h, NODE_FX_LOG, 0)->u.log.text, "neighbour node2 was revoked: its link is closed");
+	assert_false(knows(&h, 2));
+	assert_false(holds_key(&h, 2));
+	assert_true(knows(&h, 1));
+
+	// A link whose handshake was under way comes too late.
+	uint32_t late = up(&h, 2, NODE_LINK_DATA);
+	assert_int_equal(find_fx(&h, NODE_FX_CLOSE, 0)->u.close.link, late);
+	stop(&h);
+}
+
+static void a_neighbour_of_a_plan_that_waits_for_the_engine_is_revoked_as_well(void **state)
+{
+	(void)state;
+	struct host h;
+	start(&h);
+	plan(&h, 1, 1, 0);
+	uint32_t id = load_id(&h);
+	plan(&h, 2, 1, 2); // must wait: the engine loads
+	assert_true(holds_key(&h, 2));
+	revoked(&h, 2, 7);
+	assert_false(holds_key(&h, 2));
+	load_done(&h, id, OK);
+	assert_false(dials(&h, 2));
+	assert_false(knows(&h, 2));
+
+	// The plan without it comes as any other.
+	plan(&h, 3, 1, 0);
+	assert_true(knows(&h, 1));
+	assert_int_equal(status(&h).epoch.v, 3);
+	assert_true(status(&h).loaded);
+	stop(&h);
+}
+
+static void keys_of_a_former_neighbour_are_not_kept(void **state)
+{
+	(void)state;
+	struct host h;
+	start(&h);
+	plan(&h, 1, 1, 0);
+	uint32_t id = load_id(&h);
+	plan(&h, 2, 1, 2);
+	load_done(&h, id, OK);
+	assert_true(dials(&h, 2));
+	plan(&h, 3, 1, 0);
+	assert_true(parts_from(&h, 2));
+	assert_false(holds_key(&h, 2));
+	assert_true(holds_key(&h, 1));
+	stop(&h);
+}
+
+// ---- without a part
+
+static void a_node_without_a_part_lets_go_of_everything(void **state)
+{
+	(void)state;
+	struct host h;
+	uint32_t prev, next;
+	join_ring(&h, &prev, &next);
+	assert_true(knows(&h, 1));
+	no_part(&h, 2);
+	assert_int_equal(count_fx(&h, NODE_FX_DISCONNECT), 2);
+	assert_int_equal(count_fx(&h, NODE_FX_UNLOAD), 1);
+	assert_false(knows(&h, 1));
+	up(&h, 1, NODE_LINK_DATA);
+	assert_int_equal(count_fx(&h, NODE_FX_CLOSE), 1);
+	no_part(&h, 3);
+	assert_int_equal(count_fx(&h, NODE_FX_UNLOAD), 0);
+	plan(&h, 4, 1, 2); // and takes part again
+	assert_int_equal(count_fx(&h, NODE_FX_CONNECT), 2);
+	assert_int_equal(count_fx(&h, NODE_FX_LOAD), 1);
+	loaded(&h, ERR_NOMEM);
+	no_part(&h, 5); // buffers of a load that failed, too
+	assert_int_equal(count_fx(&h, NODE_FX_UNLOAD), 1);
+	stop(&h);
+}
+
+static void the_engine_is_let_go_of_when_it_is_free(void **state)
+{
+	(void)state;
+	struct host h;
+	uint32_t prev, next;
+	join_ring(&h, &prev, &next);
+	send_step(&h, prev, 1, 7, 0);
+	uint32_t id = forward_id(&h);
+	no_part(&h, 2);
+	assert_int_equal(count_fx(&h, NODE_FX_UNLOAD), 0);
+	forward_done(&h, id);
+	assert_int_equal(count_fx(&h, NODE_FX_UNLOAD), 1);
+	stop(&h);
+}
+
+// ---- round trips
+
+static void pong(struct host *h, uint32_t link, uint64_t cookie)
+{
+	uint8_t bytes[FRAME_PING_BYTES];
+	ping_encode(FRAME_PONG, cookie, bytes);
+	frame(h, link, bytes, sizeof bytes);
+}
+
+static void round_trips_to_neighbours_are_told_to_the_coordinator(void **state)
+{
+	(void)state;
+	struct host h;
+	struct msg m;
+	start(&h);
+	plan(&h, 1, 1, 2);
+	loaded(&h, OK);
+	uint32_t next = up(&h, 2, NODE_LINK_DATA);
+	h.now += S;
+	pong(&h, next, (uint64_t)(h.now - 4200000));
+	assert_true(sent(&h, MSG_LINK_RTT, &m));
+	assert_true(node_id_is(m.u.link_rtt.peer, h.ids[2]));
+	assert_int_equal(m.u.link_rtt.rtt_us, 4200);
+	pong(&h, next, (uint64_t)h.now + 1); // of no ping
+	assert_false(sent(&h, MSG_LINK_RTT, &m));
+	pong(&h, h.data, (uint64_t)(h.now - 4200000)); // the coordinator measures its links itself
+	assert_false(sent(&h, MSG_LINK_RTT, &m));
+	pong(&h, h.control, (uint64_t)(h.now - 4200000));
+	assert_false(sent(&h, MSG_LINK_RTT, &m));
+	stop(&h);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(neighbours_that_change_sides_keep_their_links),
+		cmocka_unit_test(two_machines_that_change_places_keep_their_link),
+		cmocka_unit_test(one_neighbour_on_both_sides_is_dialled_once),
+		cmocka_unit_test(a_plan_that_waits_for_the_engine_dies_with_a_revoked_neighbour),
+		cmocka_unit_test(a_revoked_neighbour_is_parted_from_and_its_key_wiped),
+		cmocka_unit_test(a_neighbour_of_a_plan_that_waits_for_the_engine_is_revoked_as_well),
+		cmocka_unit_test(keys_of_a_former_neighbour_are_not_kept),
+		cmocka_unit_test(a_node_without_a_part_lets_go_of_everything),
+		cmocka_unit_test(the_engine_is_let_go_of_when_it_is_free),
+		cmocka_unit_test(round_trips_to_neighbours_are_told_to_the_coordinator),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
