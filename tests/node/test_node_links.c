@@ -218,12 +218,17 @@ static void an_older_plan_on_an_old_link_changes_nothing(void **state)
 	h.control = up(&h, 0, NODE_LINK_CONTROL);
 	plan(&h, 3, 1, 2);
 	send_step(&h, prev, 3, 7, 0); // the engine is busy
+	uint32_t id = forward_id(&h);
 	plan(&h, 5, 1, 2); // and waits for it
 	h.control = old;
 	plan(&h, 4, 2, 1);
 	assert_int_equal(h.fx->n, 0);
 	tick(&h);
 	assert_int_equal(status(&h).epoch.v, 0);
+	forward_done(&h, id);
+	assert_int_equal(status(&h).epoch.v, 5);
+	send_step(&h, prev, 5, 8, 0);
+	assert_int_equal(count_fx(&h, NODE_FX_TAKE), 1);
 	stop(&h);
 }
 
