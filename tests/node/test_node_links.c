@@ -232,6 +232,24 @@ static void an_older_plan_on_an_old_link_changes_nothing(void **state)
 	stop(&h);
 }
 
+// ---- silence
+
+static void silence_while_this_machine_slept_is_forgiven_whatever_event_wakes_it(void **state)
+{
+	(void)state;
+	struct host h;
+	uint32_t prev, next;
+	join_ring(&h, &prev, &next);
+	h.now += 60 * S;
+	send_step(&h, prev, 1, 7, 0); // the first event after the sleep is a step
+	assert_int_equal(count_fx(&h, NODE_FX_CLOSE), 0);
+	assert_int_equal(count_fx(&h, NODE_FX_TAKE), 1);
+	tick(&h);
+	assert_int_equal(count_fx(&h, NODE_FX_CLOSE), 0);
+	assert_int_equal(run_to(&h, NODE_FX_CLOSE, 8 * S), 8 * S); // awake, it does not forgive
+	stop(&h);
+}
+
 // ---- who may send what
 
 static void frames_of_the_wrong_neighbour_are_ignored_and_said_once(void **state)
@@ -301,6 +319,7 @@ int main(void)
 		cmocka_unit_test(the_link_before_is_used_again_when_its_successor_is_lost),
 		cmocka_unit_test(a_link_without_a_place_ends_the_oldest_of_its_kind),
 		cmocka_unit_test(an_older_plan_on_an_old_link_changes_nothing),
+		cmocka_unit_test(silence_while_this_machine_slept_is_forgiven_whatever_event_wakes_it),
 		cmocka_unit_test(frames_of_the_wrong_neighbour_are_ignored_and_said_once),
 		cmocka_unit_test(a_credit_goes_back_the_way_its_step_came),
 		cmocka_unit_test(only_the_coordinator_has_a_control_link),
