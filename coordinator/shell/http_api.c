@@ -199,6 +199,14 @@ static bool is_json(const char *type)
 	return len == sizeof json - 1 && strncasecmp(type, json, len) == 0;
 }
 
+bool http_api_serves(const struct http_api *h, const char *model, struct openai_error *err)
+{
+	if (strcmp(model, h->model_id) == 0 || strcmp(model, model_name(h->p.model)) == 0)
+		return true;
+	openai_error_set(err, 404, "model_not_found", "model", "model \"%.100s\" is not served here; this is \"%s\"", model, h->model_id);
+	return false;
+}
+
 static void route_answer(struct http_api *h, struct http_exchange *x, const struct http_request *q, enum openai_kind kind)
 {
 	struct openai_error e;
@@ -240,14 +248,11 @@ static void route_models(struct http_api *h, struct http_exchange *x, const stru
 
 static void route_model(struct http_api *h, struct http_exchange *x, const struct http_request *q)
 {
-	const char *id = q->path + strlen(MODELS);
-	if (strcmp(id, h->model_id) == 0 || strcmp(id, model_name(h->p.model)) == 0) {
-		http_reply(x, 200, openai_model_json(h->model_id, h->opened_s), NULL);
-		return;
-	}
 	struct openai_error e;
-	openai_error_set(&e, 404, "model_not_found", "model", "model \"%.100s\" is not served here; this is \"%s\"", id, h->model_id);
-	reply_error(x, &e);
+	if (http_api_serves(h, q->path + strlen(MODELS), &e))
+		http_reply(x, 200, openai_model_json(h->model_id, h->opened_s), NULL);
+	else
+		reply_error(x, &e);
 }
 
 static void route_health(struct http_api *h, struct http_exchange *x, const struct http_request *q)
@@ -426,9 +431,12 @@ static bool fits(void *ctx, const struct request_record *r)
 		snprintf(why, sizeof why, "it was for version %u of the arithmetic, not %d", r->canon_version, CANON_VERSION);
 	else if (r->n_predict > core->ctx_len - r->n_prompt_ids)
 		snprintf(why, sizeof why, "it was for --ctx %lld or more", (long long)r->n_prompt_ids + r->n_predict);
-	if (why[0] == '\0')
+	if (why[0] != '\0')
+		log_line(h->p.log, LOG_WARNING, "journal: a request that was interrupted is not computed again: %s; it stays for a start with that, or until --no-journal", why);
+	else if (h->n_restored >= SESSIONS_MAX) // the core would refuse it, and its end would take the file
+		log_line(h->p.log, LOG_WARNING, "journal: a request that was interrupted stays for the next start: %d others are computed again now", SESSIONS_MAX);
+	else
 		return true;
-	log_line(h->p.log, LOG_WARNING, "journal: a request that was interrupted is not computed again: %s; it stays for a start with that, or until --no-journal", why);
 	return false;
 }
 
@@ -441,6 +449,7 @@ static void take(void *ctx, struct journal_key key, struct request_record *r)
 		request_record_deinit(r);
 		return;
 	}
+	h->n_restored++;
 	log_line(h->p.log, LOG_INFO, "journal: a request that was interrupted is computed again (%d tokens of prompt)", c->rec.n_prompt_ids);
 	call_start(c);
 }

@@ -1,4 +1,5 @@
-// The HTTP API, as OpenAI's clients know it: /v1/chat/completions, /v1/completions, /v1/models, /health (docs/http-api.md).
+// The HTTP API, as OpenAI's clients know it: /v1/chat/completions, /v1/completions, /v1/models,
+// /v1/hearth/requests/ID, /health (docs/http-api.md).
 //
 // It listens on a loopback address only: there is no password, and no encryption. What a browser sends for a foreign page is refused.
 //

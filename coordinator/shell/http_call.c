@@ -18,14 +18,6 @@ static const char *prompt_param(enum openai_kind kind)
 	return kind == OPENAI_CHAT ? "messages" : "prompt";
 }
 
-static bool check_model(const struct http_api *h, const struct openai_request *r, struct openai_error *err)
-{
-	if (strcmp(r->model, h->model_id) == 0 || strcmp(r->model, model_name(h->p.model)) == 0)
-		return true;
-	openai_error_set(err, 404, "model_not_found", "model", "model \"%.100s\" is not served here; this is \"%s\"", r->model, h->model_id);
-	return false;
-}
-
 static bool check_ids(const struct http_api *h, const struct openai_request *r, struct openai_error *err)
 {
 	int32_t vocab_size = tokenizer_vocab_size(h->p.tokenizer);
@@ -101,6 +93,7 @@ static void fill_work(struct request_record *rec, const struct http_api *h, cons
 	rec->wire = core->wire;
 }
 
+// fill_reply: what the record says, new or restored, and nothing else.
 static void fill_reply(struct http_call *c)
 {
 	request_id_hex(c->rec.id, c->id);
@@ -125,8 +118,7 @@ static void fill_call(struct http_call *c, const struct openai_request *r)
 	rec->logits_hash = r->logits_hash;
 	rec->keep = r->keep;
 	rec->created_s = (int64_t)time(NULL);
-	openai_reply_init(&c->reply, r->kind, random);
-	memcpy(rec->reply_id, c->reply.id, sizeof rec->reply_id);
+	openai_reply_id(r->kind, random, rec->reply_id);
 	memcpy(rec->model_id, c->api->model_id, sizeof rec->model_id);
 	fill_work(rec, c->api, r);
 	fill_reply(c);
@@ -142,7 +134,7 @@ struct http_call *call_new(struct http_api *h, enum openai_kind kind, const stru
 		openai_error_of(err, ERR_NOMEM, NULL, NULL);
 	} else {
 		c->api = h;
-		if (check_model(h, &r, err) && make_ids(c, &r, err)) {
+		if (http_api_serves(h, r.model, err) && make_ids(c, &r, err)) {
 			fill_call(c, &r);
 		} else {
 			call_free(c);

@@ -56,6 +56,7 @@ struct http_api {
 	struct loop_timer watch;
 	struct http_call *calls; // list, the newest first
 	int32_t n_kept;          // of them: complete
+	int32_t n_restored;      // by this start, from the journal
 	size_t kept_bytes;
 };
 
@@ -113,6 +114,8 @@ struct http_reader {
 
 // http_api_watch: something changed that may want looking at sooner.
 void http_api_watch(struct http_api *h);
+// http_api_serves tells whether that is a name of the model; false after filling *err. Any thread.
+bool http_api_serves(const struct http_api *h, const char *model, struct openai_error *err);
 
 // ---- calls (http_call.c)
 
@@ -129,7 +132,7 @@ void call_start(struct http_call *c);
 struct http_call *call_find(struct http_api *h, const uint8_t id[REQUEST_ID_BYTES]);
 // call_on_journal: its entry is on disk, or cannot be.
 void call_on_journal(struct http_api *h, struct journal_key key);
-// call_watch is called a few times a second while there are readers. May free the call.
+// call_watch looks after readers and the end: whenever the API's timer fires, which is when one of the calls wants it. May free the call.
 void call_watch(struct http_call *c, int64_t now_ns);
 // call_end frees the call and its readers, when the coordinator is no more.
 void call_end(struct http_call *c);

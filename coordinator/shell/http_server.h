@@ -78,10 +78,10 @@ void http_reply(struct http_exchange *x, int status, char *body, const char *all
 // http_stream_begin answers 200 with a stream of events.
 void http_stream_begin(struct http_exchange *x);
 // http_stream_push adds text. False when too much waits already, or there is no memory: the text was dropped, and the stream should end.
-// http_backlog tells how many bytes wait.
 MUST_USE bool http_stream_push(struct http_exchange *x, const char *text, size_t len);
 // http_stream_end: the stream ends behind `last` (NULL: nothing more), which is added whatever waits.
 void http_stream_end(struct http_exchange *x, const char *last);
+// http_backlog tells how many bytes of the stream wait.
 size_t http_backlog(struct http_exchange *x);
 // http_is_idle tells whether everything that was given is in the system's hands, or on its way there.
 bool http_is_idle(struct http_exchange *x);

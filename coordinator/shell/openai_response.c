@@ -7,12 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-void openai_reply_init(struct openai_reply *r, enum openai_kind kind, const uint8_t random[12])
+void openai_reply_id(enum openai_kind kind, const uint8_t random[12], char out[OPENAI_ID_CAP])
 {
 	char hex[25];
 	sodium_bin2hex(hex, sizeof hex, random, 12);
-	r->kind = kind;
-	snprintf(r->id, sizeof r->id, "%s-%s", kind == OPENAI_CHAT ? "chatcmpl" : "cmpl", hex);
+	snprintf(out, OPENAI_ID_CAP, "%s-%s", kind == OPENAI_CHAT ? "chatcmpl" : "cmpl", hex);
 }
 
 static char *dump(json_t *o)

@@ -41,8 +41,8 @@ struct openai_ending {
 	const struct openai_extra *extra; // NULL: not asked for
 };
 
-// openai_reply_init makes the id from random bytes.
-void openai_reply_init(struct openai_reply *r, enum openai_kind kind, const uint8_t random[12]);
+// openai_reply_id makes the id of a reply from random bytes.
+void openai_reply_id(enum openai_kind kind, const uint8_t random[12], char out[OPENAI_ID_CAP]);
 
 char *openai_response_whole(const struct openai_reply *r, const char *text, size_t len, const struct openai_ending *e);
 char *openai_stream_begin(const struct openai_reply *r, int64_t n);

@@ -10,8 +10,8 @@
 static struct openai_reply reply_of(enum openai_kind kind)
 {
 	static const uint8_t random[12] = {0x01, 0x02, 0xab};
-	struct openai_reply r = {.created_s = 1700000000, .model = "tiny", .fingerprint = "hearth-1-f32"};
-	openai_reply_init(&r, kind, random);
+	struct openai_reply r = {.kind = kind, .created_s = 1700000000, .model = "tiny", .fingerprint = "hearth-1-f32"};
+	openai_reply_id(kind, random, r.id);
 	return r;
 }
 

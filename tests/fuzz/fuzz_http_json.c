@@ -29,8 +29,8 @@ static void check_event(char *event)
 
 static void check_request(const struct openai_request *r)
 {
-	struct openai_reply reply = {.created_s = 1, .model = r->model, .fingerprint = "f", .include_usage = r->include_usage};
-	openai_reply_init(&reply, r->kind, (const uint8_t[12]){0});
+	struct openai_reply reply = {.kind = r->kind, .created_s = 1, .model = r->model, .fingerprint = "f", .include_usage = r->include_usage};
+	openai_reply_id(r->kind, (const uint8_t[12]){0}, reply.id);
 	require(sampler_check(&r->sampling, NULL) == OK && r->max_tokens >= 1);
 	require(r->n_stops >= 0 && r->n_stops <= STOP_STRINGS_MAX);
 	for (int32_t i = 0; i < r->n_stops; i++)

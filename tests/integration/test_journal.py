@@ -3,6 +3,7 @@
 The tiny model has no token that would end an answer: each is as long as it was asked to be. `kill` is SIGKILL of the real coordinator,
 `start_again` the same command again.
 """
+import hashlib
 import json
 import re
 import shutil
@@ -394,6 +395,34 @@ def test_a_journal_of_another_wire_type_or_model_is_refused_and_waits(kept):
     kept.options = ("--ctx", "32768")
     kept.start_again()
     assert begin + kept.all_of(id, after=4) == kept.all_of(id)
+    kept.wait_no_files()
+
+
+def test_more_requests_than_can_be_under_way_stay_for_the_next_start(tiny_cluster):
+    kept = Kept(tiny_cluster, "--no-node", "--nodes", "1")
+    _, id = kept.post(stream=True, prompt="hello", seed=9, max_tokens=4, hearth={"keep": True})
+    wait_until(kept.files, 10, "the journal's file")
+    kept.kill()
+    (file,) = kept.files()
+    data = file.read_bytes()[:-32]
+    ids = [id] + ["%032x" % i for i in range(2, 66)]
+    for i in range(2, 66):
+        body = data[:8] + bytes.fromhex(ids[i - 1]) + data[24:]
+        other = file.with_name("%016x-0.request" % i)
+        other.write_bytes(body + hashlib.blake2b(body, digest_size=32).digest())
+        other.chmod(0o600)
+    kept.start_again()
+    assert len(re.findall("is computed again", kept.log())) == 64
+    assert len(re.findall("stays for the next start: 64 others", kept.log())) == 1
+    assert [f.name[15:18] for f in kept.files()[-2:]] == ["0-1", "1-0"] and len(kept.files()) == 65
+    tiny_cluster.join("a", "--threads", "1")
+    assert events(kept.all_of(ids[63]))[-1] == "[DONE]"
+    wait_until(lambda: len(kept.files()) == 1, 30, "the answers of the 64")
+    assert kept.is_unknown(ids[64])
+    kept.kill()
+    kept.start_again()
+    assert len(re.findall("is computed again", kept.log())) == 1
+    assert events(kept.all_of(ids[64]))[-1] == "[DONE]"
     kept.wait_no_files()
 
 
