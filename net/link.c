@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/limits.h"
 #include "net/link_impl.h"
+#include "proto/frame.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,6 +91,8 @@ static void write_text(struct link *link)
 static void tell_end(void *ctx)
 {
 	struct link *link = ctx;
+	bool is_closed = link->down.reason == LINK_DOWN_CLOSED || link->down.reason == LINK_DOWN_PEER_CLOSED;
+	link->down.is_orderly = is_closed && !link->has_dropped;
 	write_text(link);
 	if (link->owner != NULL) {
 		uint8_t token_id[LNK1_TOKEN_ID_LEN];
@@ -558,6 +561,17 @@ enum err link_send2(struct link *link, const uint8_t *head, size_t head_len, con
 enum err link_send(struct link *link, const uint8_t *frame, size_t len)
 {
 	return link_send2(link, frame, len, NULL, 0);
+}
+
+enum err link_send_or_end(struct link *link, const uint8_t *head, size_t head_len, const uint8_t *payload, size_t payload_len)
+{
+	ASSERT(head_len >= 1);
+	enum err e = link_send2(link, head, head_len, payload, payload_len);
+	if (e != OK) {
+		link->has_dropped |= !frame_is_ping(head);
+		link_close(link);
+	}
+	return e;
 }
 
 bool link_is_full(const struct link *link)

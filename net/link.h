@@ -49,6 +49,7 @@ struct link_down {
 	enum lnk1_failure handshake; // with LINK_DOWN_HANDSHAKE
 	enum stream_end stream;      // with LINK_DOWN_LOST and LINK_DOWN_NO_CONNECTION
 	bool was_up;                 // on_up was called
+	bool is_orderly;             // both ends closed it, and link_send_or_end lost nothing; false when in doubt
 	const char *text;            // for a person; valid during the call
 };
 
@@ -109,6 +110,9 @@ MUST_USE enum err link_dial(struct loop *loop, const char *addr, const struct ln
 MUST_USE enum err link_send(struct link *link, const uint8_t *frame, size_t len);
 // link_send2 sends head and payload as one frame, without joining them first.
 MUST_USE enum err link_send2(struct link *link, const uint8_t *head, size_t head_len, const uint8_t *payload, size_t payload_len);
+// link_send_or_end is link_send2 for frames of which none may be lost in the middle: when it fails, the link is closed (link_close). It then does
+// not end in order, unless that frame was a PING or PONG, which nobody misses. head_len >= 1.
+MUST_USE enum err link_send_or_end(struct link *link, const uint8_t *head, size_t head_len, const uint8_t *payload, size_t payload_len);
 bool link_is_full(const struct link *link);
 
 // link_close ends in order: what is queued, then TAG_FINAL. Frames of the other side still arrive until on_down. A link that is not

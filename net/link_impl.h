@@ -43,6 +43,7 @@ struct link {
 	bool was_up;
 	bool was_full;    // on_writable is owed
 	bool peer_closed; // its TAG_FINAL came
+	bool has_dropped; // a frame that matters could not be sent
 	bool is_in_down;
 	bool *gone; // where a call under way learns that the host aborted the link inside it
 	struct stream stream;

@@ -17,7 +17,6 @@
 struct place {
 	uint32_t handle; // 0: free
 	struct link *link;
-	bool has_dropped; // a frame that matters could not be sent: it does not end in order
 };
 
 struct coord_link_host {
@@ -131,7 +130,7 @@ static void on_down(void *ctx, struct link *link, const struct link_down *down)
 		return;
 	struct coord_event ev = {.type = COORD_EV_LINK_DOWN};
 	ev.u.link_down.link = place->handle;
-	ev.u.link_down.orderly = !place->has_dropped && (down->reason == LINK_DOWN_CLOSED || down->reason == LINK_DOWN_PEER_CLOSED);
+	ev.u.link_down.orderly = down->is_orderly;
 	ev.u.link_down.reason = down->text;
 	place->handle = 0;
 	tell(ctx, &ev);
@@ -155,10 +154,7 @@ void coord_link_host_send(struct coord_link_host *l, uint32_t handle, const uint
 		struct place *place = find_link(l, handle);
 		if (place == NULL)
 			return;
-		e = link_send2(place->link, head, head_len, payload, len);
-		place->has_dropped = place->has_dropped || (e != OK && !frame_is_ping(head));
-		if (e != OK)
-			link_close(place->link); // a frame must not be lost in the middle: the link ends instead
+		e = link_send_or_end(place->link, head, head_len, payload, len);
 	}
 	if (e != OK && e != ERR_CLOSED)
 		log_line(l->p.log, LOG_ERROR, "a frame could not be sent to a node: %s", err_words(e));

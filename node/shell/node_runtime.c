@@ -32,7 +32,6 @@ struct rt_link {
 	struct link *link;
 	struct node_id peer;
 	bool by_us;
-	bool has_dropped; // a frame that matters could not be sent: it does not end in order
 };
 
 // A task for the worker and its way back.
@@ -203,7 +202,7 @@ static void on_down(struct node_runtime *rt, struct link *link, const struct lin
 		return;
 	struct node_event ev = {.type = NODE_EV_LINK_DOWN};
 	ev.u.link_down.link = l->handle;
-	ev.u.link_down.orderly = !l->has_dropped && (down->reason == LINK_DOWN_CLOSED || down->reason == LINK_DOWN_PEER_CLOSED);
+	ev.u.link_down.orderly = down->is_orderly;
 	ev.u.link_down.reason = down->text;
 	l->handle = 0;
 	step(rt, &ev);
@@ -307,10 +306,7 @@ static void fx_send(struct node_runtime *rt, const struct node_effect *f)
 		struct rt_link *l = find_link(rt, f->u.send.link);
 		if (l == NULL)
 			return;
-		e = link_send2(l->link, f->u.send.head, f->u.send.head_len, payload, f->u.send.len);
-		l->has_dropped = l->has_dropped || (e != OK && !frame_is_ping(f->u.send.head));
-		if (e != OK)
-			link_close(l->link); // frames must not be lost in the middle: the link ends instead
+		e = link_send_or_end(l->link, f->u.send.head, f->u.send.head_len, payload, f->u.send.len);
 	}
 	if (e != OK && e != ERR_CLOSED)
 		log_line(rt->p.log, LOG_ERROR, "a frame could not be sent: %s", err_words(e));

@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/rng.h"
+#include "proto/frame.h"
 #include "tests/support/link_world.h"
 #include "tests/support/sockets.h"
 
@@ -200,6 +201,40 @@ static void an_orderly_close_delivers_what_was_queued_and_is_orderly_at_both(voi
 	assert_int_equal(w->client.down.reason, LINK_DOWN_CLOSED);
 	assert_int_equal(w->server.down.reason, LINK_DOWN_PEER_CLOSED);
 	assert_true(w->client.down.was_up);
+	assert_true(w->client.down.is_orderly && w->server.down.is_orderly);
+}
+
+// ends_after ends a new link, with one frame of this type that comes too late, and says whether the end counts as orderly.
+static bool ends_after(struct world *w, uint8_t type, bool is_full)
+{
+	static uint8_t frame[100000];
+	int n_down = w->client.n_down;
+	enum err e = OK;
+	world_up(w);
+	frame[0] = type;
+	if (!is_full)
+		link_close(w->client.up);
+	while (e == OK)
+		e = link_send_or_end(w->client.up, frame, 9, frame + 9, sizeof frame - 9);
+	assert_int_equal(e, is_full ? ERR_LIMIT : ERR_CLOSED);
+	assert_false(link_is_up(w->client.up)); // and closed by it when it was full
+	assert_int_equal(w->client.n_down, n_down); // never from inside
+	assert_true(world_run(w, world_both_down, w));
+	assert_int_equal(w->client.down.reason, LINK_DOWN_CLOSED);
+	assert_int_equal(w->server.down.reason, LINK_DOWN_PEER_CLOSED);
+	assert_true(w->server.down.is_orderly); // that one has sent all it wanted to
+	return w->client.down.is_orderly;
+}
+
+static void an_end_that_lost_a_frame_is_not_orderly_unless_it_was_a_ping(void **state)
+{
+	struct world *w = *state;
+	static const uint8_t types[] = {FRAME_CONTROL, FRAME_PING, FRAME_PONG, FRAME_STEP, FRAME_CREDIT, 0, 255};
+	for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+		bool is_ping = types[i] == FRAME_PING || types[i] == FRAME_PONG;
+		assert_int_equal(ends_after(w, types[i], false), is_ping);
+		assert_int_equal(ends_after(w, types[i], true), is_ping);
+	}
 }
 
 static void both_sides_may_close_at_once(void **state)
@@ -221,6 +256,7 @@ static void an_end_without_final_is_a_loss(void **state)
 	w->client.up = NULL;
 	assert_true(world_run(w, world_server_down, w));
 	assert_int_equal(w->server.down.reason, LINK_DOWN_LOST);
+	assert_false(w->server.down.is_orderly);
 	assert_int_equal(w->client.n_down, 0);
 }
 
@@ -716,6 +752,7 @@ int main(void)
 		WITH(setup, a_peer_that_does_not_read_fills_the_queue_and_no_more),
 		WITH(setup, on_writable_comes_when_a_full_queue_has_drained),
 		WITH(setup, an_orderly_close_delivers_what_was_queued_and_is_orderly_at_both),
+		WITH(setup, an_end_that_lost_a_frame_is_not_orderly_unless_it_was_a_ping),
 		WITH(setup, both_sides_may_close_at_once),
 		WITH(setup, an_end_without_final_is_a_loss),
 		WITH(setup, a_close_that_the_other_side_ignores_ends_in_time),
