@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -99,6 +100,23 @@ enum err durable_file_open(const char *path, int *fd, struct errmsg *em)
 	return e;
 }
 
+static enum err read_all(int fd, const char *path, uint8_t *data, size_t cap, size_t *len, struct errmsg *em)
+{
+	for (;;) {
+		uint8_t more;
+		ssize_t n = *len < cap ? read(fd, data + *len, cap - *len) : read(fd, &more, 1);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return io_fail(em, path);
+		if (n == 0)
+			return OK;
+		if (*len == cap)
+			return errmsg_fail(em, ERR_LIMIT, "%s: longer than %zu bytes", path, cap);
+		*len += (size_t)n;
+	}
+}
+
 enum err durable_file_read(const char *path, void *data, size_t cap, size_t *len, struct errmsg *em)
 {
 	int fd;
@@ -106,20 +124,39 @@ enum err durable_file_read(const char *path, void *data, size_t cap, size_t *len
 	enum err e = durable_file_open(path, &fd, em);
 	if (e != OK)
 		return e;
-	for (;;) {
-		uint8_t more;
-		ssize_t n = *len < cap ? read(fd, (uint8_t *)data + *len, cap - *len) : read(fd, &more, 1);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			e = io_fail(em, path);
-		else if (n > 0 && *len == cap)
-			e = errmsg_fail(em, ERR_LIMIT, "%s: longer than %zu bytes", path, cap);
-		else
-			*len += (size_t)n;
-		if (n == 0 || e != OK)
-			break;
-	}
+	e = read_all(fd, path, data, cap, len, em);
 	close(fd);
+	return e;
+}
+
+static enum err load(int fd, const char *path, size_t max, uint8_t **data, size_t *len, struct errmsg *em)
+{
+	struct stat st;
+	if (fstat(fd, &st) != 0)
+		return io_fail(em, path);
+	if (st.st_size < 0 || (uintmax_t)st.st_size > max)
+		return errmsg_fail(em, ERR_LIMIT, "%s: longer than %zu bytes", path, max);
+	*data = malloc((size_t)st.st_size + 1);
+	if (*data == NULL)
+		return errmsg_fail(em, ERR_NOMEM, "%s: no memory for its %zu bytes", path, (size_t)st.st_size);
+	return read_all(fd, path, *data, (size_t)st.st_size, len, em);
+}
+
+enum err durable_file_load(const char *path, size_t max, uint8_t **data, size_t *len, struct errmsg *em)
+{
+	int fd;
+	*data = NULL;
+	*len = 0;
+	enum err e = durable_file_open(path, &fd, em);
+	if (e != OK)
+		return e;
+	e = load(fd, path, max, data, len, em);
+	close(fd);
+	if (e != OK && *data != NULL) {
+		explicit_bzero(*data, *len);
+		free(*data);
+		*data = NULL;
+		*len = 0;
+	}
 	return e;
 }

@@ -18,5 +18,8 @@ MUST_USE enum err durable_file_publish(const char *temp, const char *path, struc
 MUST_USE enum err durable_file_open(const char *path, int *fd, struct errmsg *em);
 // durable_file_read reads a private file of at most cap bytes: errors as in durable_file_open; ERR_LIMIT when it is longer.
 MUST_USE enum err durable_file_read(const char *path, void *data, size_t cap, size_t *len, struct errmsg *em);
+// durable_file_load reads one of at most `max` bytes into memory of its own size, the caller's to free; NULL after an error: those of
+// durable_file_read, and ERR_NOMEM.
+MUST_USE enum err durable_file_load(const char *path, size_t max, uint8_t **data, size_t *len, struct errmsg *em);
 
 #endif

@@ -299,23 +299,16 @@ static enum err list_names(const struct log *log, const char *dir, struct name_l
 
 static enum err read_file(const char *path, struct request_record *r, struct errmsg *em)
 {
-	int fd;
-	struct stat st;
-	size_t len = 0;
-	enum err e = durable_file_open(path, &fd, em);
+	uint8_t *data;
+	size_t len;
+	enum err e = durable_file_load(path, REQUEST_RECORD_MAX, &data, &len, em);
+	if (e == ERR_LIMIT)
+		return errmsg_fail(em, ERR_FORMAT, "%s: damaged: longer than a request is", path);
 	if (e != OK)
 		return e;
-	bool ok = fstat(fd, &st) == 0;
-	close(fd);
-	if (!ok || st.st_size < 0 || st.st_size > (off_t)REQUEST_RECORD_MAX)
-		return errmsg_fail(em, ERR_FORMAT, "%s: damaged: longer than a request is", path);
-	uint8_t *data = malloc((size_t)st.st_size + 1);
-	if (data == NULL)
-		return errmsg_fail(em, ERR_NOMEM, "%s: no memory for its %zu bytes", path, (size_t)st.st_size);
-	e = durable_file_read(path, data, (size_t)st.st_size, &len, em);
-	if (e == OK && sodium_is_zero(data, len))
+	if (sodium_is_zero(data, len))
 		e = ERR_CANCELLED; // its removal was under way
-	else if (e == OK && (e = request_record_decode(data, len, r, em)) != OK)
+	else if ((e = request_record_decode(data, len, r, em)) != OK)
 		e = errmsg_prefix(em, e, "%s", path);
 	sodium_memzero(data, len);
 	free(data);
