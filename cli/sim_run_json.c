@@ -78,13 +78,10 @@ static json_t *devices_json(const struct prediction *p)
 	json_t *out = json_array();
 	for (int32_t i = 0; i < r->n_devices; i++) {
 		const struct report_device *d = &r->devices[i];
-		int64_t computing = d->sum_ns[REPORT_COMPUTE] + d->sum_ns[REPORT_HEAD],
-			stall = p->host == PREDICTION_GROUP ? 0 : d->stall_ns;
-		double idle = p->summary.span_s - (double)computing / 1e9 -
-			(p->host == PREDICTION_GROUP ? (double)d->stall_ns / 1e9 : 0);
+		struct device_times t = prediction_device_times(p, i);
 		json_array_append_new(out,
-			json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "name", d->name, "busy_s", seconds(computing - stall),
-				"idle_s", number(idle > 0 ? idle : 0), "disk_wait_s", seconds(d->stall_ns), "disk_s",
+			json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "name", d->name, "busy_s", seconds(t.busy_ns),
+				"idle_s", seconds(t.idle_ns), "disk_wait_s", seconds(d->stall_ns), "disk_s",
 				seconds(d->sum_ns[REPORT_DISK]), "link_s", seconds(d->sum_ns[REPORT_LINK]), "sent_bytes",
 				integer(d->sent_bytes)));
 	}

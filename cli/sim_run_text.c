@@ -105,16 +105,14 @@ static void print_devices(FILE *to, const struct scenario *s, const struct predi
 		int32_t layers;
 		const struct cost_layout *l = layout_of(s, p, i, &layers);
 		double span = p->summary.span_s;
-		int64_t work = d->sum_ns[REPORT_COMPUTE] + d->sum_ns[REPORT_HEAD] - (is_group ? 0 : d->stall_ns);
-		int64_t idle = (int64_t)(span * 1e9) - d->sum_ns[REPORT_COMPUTE] - d->sum_ns[REPORT_HEAD] -
-			(is_group ? d->stall_ns : 0);
+		struct device_times t = prediction_device_times(p, i);
 		double accel = l ? l->n_accel * (double)s->shape.layer_bytes : 0, held = l ? accel + (double)l->pinned_bytes : 0;
 		if (i == s->plan.head)
 			held += (double)s->shape.head_bytes;
 		fprintf(to, "  %-16s %6" PRId32 " %9s %9s %8s %8s %9s %8s %8s %9s\n", d->name,
 			is_group ? s->shape.n_layers : layers, is_group ? "-" : bytes_text(held).text,
-			is_group ? "-" : bytes_text(l ? (double)l->streamed_bytes : 0).text, percent(work, span).text,
-			percent(idle > 0 ? idle : 0, span).text, percent(d->stall_ns, span).text,
+			is_group ? "-" : bytes_text(l ? (double)l->streamed_bytes : 0).text, percent(t.busy_ns, span).text,
+			percent(t.idle_ns, span).text, percent(d->stall_ns, span).text,
 			percent(d->sum_ns[REPORT_DISK], span).text, percent(d->sum_ns[REPORT_LINK], span).text,
 			bytes_text((double)d->sent_bytes).text);
 	}

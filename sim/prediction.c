@@ -67,6 +67,15 @@ enum err prediction_run(const struct scenario *s, struct prediction *out, struct
 	return e;
 }
 
+struct device_times prediction_device_times(const struct prediction *p, int32_t device)
+{
+	const struct report_device *d = &p->report.devices[device];
+	int64_t computing_ns = d->sum_ns[REPORT_COMPUTE] + d->sum_ns[REPORT_HEAD];
+	bool is_group = p->host == PREDICTION_GROUP;
+	int64_t idle_ns = p->report.end_ns - p->report.begin_ns - computing_ns - (is_group ? d->stall_ns : 0);
+	return (struct device_times){.busy_ns = computing_ns - (is_group ? 0 : d->stall_ns), .idle_ns = idle_ns > 0 ? idle_ns : 0};
+}
+
 void prediction_close(struct prediction *p)
 {
 	report_close(&p->report);

@@ -31,6 +31,14 @@ struct prediction {
 // prediction_run: ERR_NOMEM, ERR_RANGE, or ERR_STATE when the world failed, which is a bug of ours, told in em.
 MUST_USE enum err prediction_run(const struct scenario *s, struct prediction *out, struct errmsg *em);
 void prediction_close(struct prediction *p); // safe on a zeroed struct
+
+// How a device spent the time from the first request to the last token, without its waiting for the disk, which is in the computing of a pipeline's
+// report and beside that of a group's.
+struct device_times {
+	int64_t busy_ns, idle_ns;
+};
+
+struct device_times prediction_device_times(const struct prediction *p, int32_t device);
 const char *prediction_host_name(enum prediction_host h);
 
 #endif

@@ -57,6 +57,13 @@ static void job_start(struct head_job *j, void (*run)(struct worker_job *))
 	worker_submit(j->head->p.worker, &j->job);
 }
 
+// tell: the job is free for the next batch before the core hears that this one has ended.
+static void tell(struct head_job *j, struct coord_event *ev)
+{
+	j->is_busy = false;
+	j->head->p.on_event(j->head->p.ctx, ev);
+}
+
 static void run_embed(struct worker_job *job)
 {
 	struct head_job *j = (struct head_job *)job;
@@ -67,17 +74,15 @@ static void run_embed(struct worker_job *job)
 static void on_embedded(void *ctx)
 {
 	struct head_job *j = ctx;
-	struct coord_head *h = j->head;
-	j->is_busy = false;
 	if (j->em.text[0])
-		log_line(h->p.log, LOG_ERROR, "%s", j->em.text);
+		log_line(j->head->p.log, LOG_ERROR, "%s", j->em.text);
 	for (int32_t i = 0; i < j->n; i++)
 		j->errs[i] = j->embed[i].err;
 	struct coord_event ev = {.type = COORD_EV_FORWARD_DONE};
 	ev.u.forward_done.id = j->id;
 	ev.u.forward_done.errs = j->errs;
 	ev.u.forward_done.text = j->em.text;
-	h->p.on_event(h->p.ctx, &ev);
+	tell(j, &ev);
 }
 
 void coord_head_forward(struct coord_head *h, const struct coord_effect *f)
@@ -102,15 +107,13 @@ static void run_sample(struct worker_job *job)
 static void on_sampled(void *ctx)
 {
 	struct head_job *j = ctx;
-	struct coord_head *h = j->head;
-	j->is_busy = false;
 	for (int32_t i = 0; i < j->n; i++)
 		j->sampled[i] = (struct coord_sampled){.token = j->sample[i].token, .err = j->sample[i].err};
 	struct coord_event ev = {.type = COORD_EV_SAMPLED};
 	ev.u.sampled.id = j->id;
 	ev.u.sampled.items = j->sampled;
 	ev.u.sampled.text = j->em.text;
-	h->p.on_event(h->p.ctx, &ev);
+	tell(j, &ev);
 }
 
 void coord_head_sample(struct coord_head *h, const struct coord_effect *f)
