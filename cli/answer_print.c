@@ -1,8 +1,8 @@
 #include "cli/answer_print.h"
 
+#include "cli/read_text.h"
 #include "kernels/canonical.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -11,27 +11,11 @@
 
 #define PROMPT_MAX (512 * 1024) // bytes; a context of 128,000 tokens is about that
 
-static enum err read_all(FILE *from, char **out, size_t *len, struct errmsg *em)
-{
-	char *text = malloc(PROMPT_MAX + 1);
-	if (text == NULL)
-		return errmsg_fail(em, ERR_NOMEM, "no memory for the prompt");
-	size_t n = fread(text, 1, PROMPT_MAX + 1, from);
-	if (ferror(from) || n > PROMPT_MAX) {
-		free(text);
-		return n > PROMPT_MAX ? errmsg_fail(em, ERR_LIMIT, "the prompt is longer than %d KiB", PROMPT_MAX / 1024) :
-			errmsg_fail(em, ERR_IO, "standard input: %s", strerror(errno));
-	}
-	*out = text;
-	*len = n;
-	return OK;
-}
-
 enum err answer_print_open(struct answer_print *p, const struct command_ctx *ctx, struct errmsg *em)
 {
 	*p = (struct answer_print){.opts = ctx->opts, .simd = "", .wire = wire_type_name(ctx->opts->wire)};
 	if (ctx->opts->prompt == NULL)
-		return read_all(stdin, &p->prompt, &p->prompt_len, em);
+		return read_text("the prompt on standard input", stdin, PROMPT_MAX, &p->prompt, &p->prompt_len, em);
 	p->prompt = strdup(ctx->opts->prompt);
 	if (p->prompt == NULL)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for the prompt");

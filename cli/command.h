@@ -47,6 +47,8 @@ const struct command *command_find(const char *name);
 int command_fail(const struct command_ctx *ctx, const char *fmt, ...) PRINTF_LIKE(2, 3);
 // command_print_error prints one line, "hearth NAME: <text>"; the name may be NULL.
 void command_print_error(const char *command_name, const char *text);
+// command_refuse is for a wrong command line: prints that line and where the help is, and returns EXIT_USAGE; the name may be NULL.
+int command_refuse(const char *command_name, const char *text);
 
 // One per command, in cli/<name>.c.
 int run_main(const struct command_ctx *ctx);

@@ -90,6 +90,13 @@ void command_print_error(const char *command_name, const char *text)
 	fputc('\n', stderr);
 }
 
+int command_refuse(const char *command_name, const char *text)
+{
+	command_print_error(command_name, text);
+	fprintf(stderr, "try `hearth %s%s--help`\n", command_name ? command_name : "", command_name ? " " : "");
+	return EXIT_USAGE;
+}
+
 int example_config_main(const struct command_ctx *ctx)
 {
 	option_example(stdout);

@@ -173,21 +173,14 @@ static int send_command(const struct command_ctx *ctx)
 	return fflush(stdout) == 0 ? code : EXIT_ERROR;
 }
 
-static int refuse_usage(const struct command_ctx *ctx, const char *text)
-{
-	command_print_error(ctx->command_name, text);
-	fputs("try `hearth emulate --help`\n", stderr);
-	return EXIT_USAGE;
-}
-
 int emulate_main(const struct command_ctx *ctx)
 {
 	const struct options *o = ctx->opts;
 	if (o->send && o->topology)
-		return refuse_usage(ctx, "--send speaks to a relay that runs: without TOPOLOGY");
+		return command_refuse(ctx->command_name, "--send speaks to a relay that runs: without TOPOLOGY");
 	if (o->send && !o->control)
-		return refuse_usage(ctx, "--send wants --control, the socket of the relay that runs");
+		return command_refuse(ctx->command_name, "--send wants --control, the socket of the relay that runs");
 	if (!o->send && !o->topology)
-		return refuse_usage(ctx, "TOPOLOGY is missing: devices and links, a TOML file");
+		return command_refuse(ctx->command_name, "TOPOLOGY is missing: devices and links, a TOML file");
 	return o->send ? send_command(ctx) : run_relay(ctx);
 }

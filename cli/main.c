@@ -47,9 +47,7 @@ static int refuse_command(const char *name)
 			suggest_offer(&s, command_at(i)->name);
 	struct errmsg em;
 	errmsg_fail(&em, ERR_USAGE, s.best ? "unknown command %.60s, did you mean %s?" : "unknown command %.60s", name, s.best);
-	command_print_error(NULL, em.text);
-	fputs("try `hearth --help`\n", stderr);
-	return EXIT_USAGE;
+	return command_refuse(NULL, em.text);
 }
 
 static int run_command(const struct command *cmd, int argc, char *const argv[])
@@ -59,11 +57,11 @@ static int run_command(const struct command *cmd, int argc, char *const argv[])
 	options_init(&o);
 	enum err e = options_parse(&o, cmd->bit, cmd->name, argc, argv, &em);
 	int code;
-	if (e != OK) {
+	if (e == ERR_USAGE) {
+		code = command_refuse(cmd->name, em.text);
+	} else if (e != OK) {
 		command_print_error(cmd->name, em.text);
-		if (e == ERR_USAGE)
-			fprintf(stderr, "try `hearth %s --help`\n", cmd->name);
-		code = e == ERR_USAGE ? EXIT_USAGE : EXIT_ERROR;
+		code = EXIT_ERROR;
 	} else if (o.help) {
 		code = print_command_help(cmd);
 	} else {

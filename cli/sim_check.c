@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/sim_run.h"
 #include "base/suggest.h"
+#include "net/loop.h"
 #include "sim/shell/check_run.h"
 
 #include <inttypes.h>
@@ -9,14 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define S 1e9
 
 // ---- options
 
-// read_range reads "A..B" or "A"; decimal fractions are allowed when `is_time` (seconds into nanoseconds).
+// read_number reads the digits up to `end`; decimal fractions are allowed when `is_time` (seconds into nanoseconds).
 static bool read_number(const char *text, const char *end, bool is_time, uint64_t *out)
 {
 	char copy[32], *stop;
@@ -32,6 +32,7 @@ static bool read_number(const char *text, const char *end, bool is_time, uint64_
 	return *stop == '\0' && *out < UINT64_C(1) << 62;
 }
 
+// read_range reads "A..B", or "A" when it is no time.
 static bool read_range(const char *text, bool is_time, uint64_t *first, uint64_t *last)
 {
 	const char *dots = strstr(text, ".."), *end = text + strlen(text);
@@ -223,13 +224,6 @@ static int shrink(const struct command_ctx *ctx, struct check_params *p)
 	return EXIT_DONE;
 }
 
-static double clock_s(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / S;
-}
-
 static int run_seeds(const struct command_ctx *ctx, struct check_params *p)
 {
 	struct check_summary *s = malloc(sizeof *s);
@@ -238,12 +232,12 @@ static int run_seeds(const struct command_ctx *ctx, struct check_params *p)
 		return command_fail(ctx, "out of memory");
 	p->on_progress = on_progress;
 	p->ctx = p;
-	double start_s = clock_s();
+	int64_t start_ns = loop_clock_ns();
 	if (check_run(p, s, &em) != OK) {
 		free(s);
 		return command_fail(ctx, "%s", em.text);
 	}
-	double seconds = clock_s() - start_s;
+	double seconds = (double)(loop_clock_ns() - start_ns) / S;
 	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "\r%40s\r", "");
 	FILE *failures = ctx->opts->json ? stderr : stdout;
@@ -264,10 +258,8 @@ int sim_check(const struct command_ctx *ctx)
 {
 	struct check_params p = {.trial.recovery = true};
 	struct errmsg em;
-	if (read_options(ctx->opts, &p, &em) != OK) {
-		command_print_error(ctx->command_name, em.text);
-		return EXIT_USAGE;
-	}
+	if (read_options(ctx->opts, &p, &em) != OK)
+		return command_refuse(ctx->command_name, em.text);
 	struct scenario s = {0};
 	if (ctx->opts->sim_subject != NULL) {
 		if (sim_run_open(ctx->opts->sim_subject, &s, &em) != OK)

@@ -94,10 +94,8 @@ int sim_run(const struct command_ctx *ctx)
 	struct scenario s;
 	struct prediction p;
 	const char *path = ctx->opts->sim_subject;
-	if (path == NULL) {
-		command_print_error("sim run", "SCENARIO is missing: a TOML file, see sim/scenarios/");
-		return EXIT_USAGE;
-	}
+	if (path == NULL)
+		return command_refuse(ctx->command_name, "SCENARIO is missing: a TOML file, see sim/scenarios/");
 	enum err e = sim_run_open(path, &s, &em);
 	if (e != OK)
 		return command_fail(ctx, "%s", em.text);

@@ -2,6 +2,7 @@
 #include "cli/command.h"
 
 #include "base/limits.h"
+#include "cli/read_text.h"
 #include "model/chat.h"
 #include "model/gguf.h"
 #include "model/mapped_file.h"
@@ -24,17 +25,6 @@ struct job {
 	int32_t *ids; // (n), owned
 	size_t n;
 };
-
-static enum err read_stdin(struct job *j, struct errmsg *em)
-{
-	size_t cap = (size_t)TOKENIZE_TEXT_MAX + 1; // one more shows that there is too much; untouched pages cost nothing
-	j->stdin_text = malloc(cap);
-	if (j->stdin_text == NULL)
-		return errmsg_fail(em, ERR_NOMEM, "no memory for a text of %zu bytes", cap);
-	j->len = fread(j->stdin_text, 1, cap, stdin);
-	j->text = j->stdin_text;
-	return ferror(stdin) ? errmsg_fail(em, ERR_IO, "cannot read standard input") : OK;
-}
 
 static enum err open_model(struct job *j, struct errmsg *em)
 {
@@ -148,8 +138,10 @@ static enum err run(struct job *j, struct errmsg *em)
 	j->text = j->opts->prompt;
 	j->len = j->text ? strlen(j->text) : 0;
 	enum err e = open_model(j, em);
-	if (e == OK && j->text == NULL)
-		e = read_stdin(j, em);
+	if (e == OK && j->text == NULL) {
+		e = read_text("standard input", stdin, TOKENIZE_TEXT_MAX, &j->stdin_text, &j->len, em);
+		j->text = j->stdin_text;
+	}
 	if (e == OK)
 		e = encode(j, em);
 	if (e == OK && j->opts->json)

@@ -1,5 +1,6 @@
 // hearth trace: traces of links made from profiles, and any trace file shown in a few lines.
 #include "cli/command.h"
+#include "cli/read_text.h"
 #include "cli/trace_record.h"
 
 #include "base/arena.h"
@@ -14,7 +15,6 @@
 #include <string.h>
 
 #define NS_PER_MS 1000000
-#define READ_STEP (1 << 20)
 
 static double to_ms(int64_t ns)
 {
@@ -127,27 +127,6 @@ static enum err show_trace(const struct options *o, const char *name, const stru
 	return e;
 }
 
-// read_all reads a file or a pipe to its end; *text is the caller's to free.
-static enum err read_all(const char *name, FILE *from, char **text, size_t *len, struct errmsg *em)
-{
-	size_t cap = 0;
-	*text = NULL;
-	*len = 0;
-	do {
-		if (*len == cap) {
-			cap = cap ? 2 * cap : READ_STEP;
-			char *grown = cap > 2 * (size_t)TRACE_BYTES_MAX ? NULL : realloc(*text, cap);
-			if (grown == NULL)
-				return errmsg_fail(em, ERR_NOMEM, "%s: no memory for %zu bytes", name, cap);
-			*text = grown;
-		}
-		*len += fread(*text + *len, 1, cap - *len, from);
-		if (*len > TRACE_BYTES_MAX)
-			return errmsg_fail(em, ERR_LIMIT, "%s: more than %d bytes", name, TRACE_BYTES_MAX);
-	} while (!feof(from) && !ferror(from));
-	return ferror(from) ? errmsg_fail(em, ERR_IO, "%s: %s", name, strerror(errno)) : OK;
-}
-
 static enum trace_format format_of(const char *word)
 {
 	static const char *const words[] = {[TRACE_CSV] = "csv", [TRACE_PING] = "ping", [TRACE_MAHIMAHI] = "mahimahi", [TRACE_NETEM] = "netem"};
@@ -186,7 +165,7 @@ static enum err show(const struct options *o, struct errmsg *em)
 	size_t len;
 	if (from == NULL)
 		return errmsg_fail(em, ERR_IO, "%s: %s", name, strerror(errno));
-	enum err e = read_all(name, from, &text, &len, em);
+	enum err e = read_text(name, from, TRACE_BYTES_MAX, &text, &len, em);
 	if (e == OK)
 		e = show_text(o, name, text, len, em);
 	free(text);
@@ -281,8 +260,5 @@ int trace_main(const struct command_ctx *ctx)
 		e = trace_record(ctx, &em);
 	if (e == OK)
 		return EXIT_DONE;
-	command_print_error(ctx->command_name, em.text);
-	if (e == ERR_USAGE)
-		fputs("try `hearth trace --help`\n", stderr);
-	return e == ERR_USAGE ? EXIT_USAGE : EXIT_ERROR;
+	return e == ERR_USAGE ? command_refuse(ctx->command_name, em.text) : command_fail(ctx, "%s", em.text);
 }

@@ -3,6 +3,7 @@
 #include "cli/trace_record.h"
 
 #include "cli/admin_command.h"
+#include "net/loop.h"
 #include "sim/trace.h"
 
 #include <ctype.h>
@@ -48,9 +49,7 @@ static void on_interrupt(int signo)
 
 static int64_t since_start_ns(const struct recording *r)
 {
-	struct timespec ts;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec - r->start_ns;
+	return loop_clock_ns() - r->start_ns;
 }
 
 // ---- Files
@@ -91,17 +90,25 @@ static enum err open_file(struct recording *r, struct recorded *l)
 	return OK;
 }
 
-// get_link finds the link of two names, or begins it; NULL: em says why.
-static struct recorded *get_link(struct recording *r, const char *a, const char *b)
+static struct recorded *find_link(struct recording *r, const char *a, const char *b)
 {
 	for (int32_t i = 0; i < r->n_links; i++)
 		if (strcmp(r->links[i].ends[0], a) == 0 && strcmp(r->links[i].ends[1], b) == 0)
 			return &r->links[i];
+	return NULL;
+}
+
+// make_link returns the link of two names, begun if need be; NULL: em says why.
+static struct recorded *make_link(struct recording *r, const char *a, const char *b)
+{
+	struct recorded *l = find_link(r, a, b);
+	if (l != NULL)
+		return l;
 	if (r->n_links == LINKS_MAX) {
 		errmsg_fail(r->em, ERR_LIMIT, "more than %d links in one recording", LINKS_MAX);
 		return NULL;
 	}
-	struct recorded *l = &r->links[r->n_links];
+	l = &r->links[r->n_links];
 	*l = (struct recorded){.n_seen = -1};
 	snprintf(l->ends[0], NAME_CAP, "%.63s", a);
 	snprintf(l->ends[1], NAME_CAP, "%.63s", b);
@@ -134,7 +141,7 @@ static enum err note(struct recording *r, const char *a, const char *b, const js
 	const json_t *count = json_object_get(node, n_key), *ms = json_object_get(node, ms_key);
 	if (!json_is_integer(count) || !json_is_number(ms))
 		return OK;
-	struct recorded *l = get_link(r, a, b);
+	struct recorded *l = make_link(r, a, b);
 	if (l == NULL)
 		return ERR_IO;
 	long long n = (long long)json_integer_value(count), before = l->n_seen;
@@ -148,10 +155,7 @@ static enum err note(struct recording *r, const char *a, const char *b, const js
 
 static enum err note_absent(struct recording *r, const char *a, const char *b)
 {
-	struct recorded *l = NULL;
-	for (int32_t i = 0; i < r->n_links; i++)
-		if (strcmp(r->links[i].ends[0], a) == 0 && strcmp(r->links[i].ends[1], b) == 0)
-			l = &r->links[i];
+	struct recorded *l = find_link(r, a, b);
 	if (l == NULL || l->n == 0 || since_start_ns(r) - l->last_ns < LOST_EVERY_NS)
 		return OK;
 	return add_sample(r, l, since_start_ns(r), -1);
@@ -236,7 +240,7 @@ enum err trace_record(const struct command_ctx *ctx, struct errmsg *em)
 	r->ctx = ctx;
 	r->folder = folder;
 	r->em = em;
-	r->start_ns = since_start_ns(r);
+	r->start_ns = loop_clock_ns();
 	sigaction(SIGINT, &stop, NULL); // what was recorded so far is a trace, too
 	sigaction(SIGTERM, &stop, NULL);
 	enum err e = run(r);
