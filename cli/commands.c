@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const struct command table[] = {
-	{"run", FOR_RUN, "MODEL -p TEXT [OPTIONS]", "continue a text on this machine",
+	{"run", FOR_RUN, "MODEL -p TEXT [OPTIONS] | --attach -p TEXT [OPTIONS]", "continue a text on this machine",
 		"Loads MODEL here and prints what it generates. The prompt is TEXT, or standard input without -p.", false, run_main},
 	{"serve", FOR_SERVE, "MODEL [OPTIONS]", "be the coordinator: plan the cluster and answer requests",
 		"Gives the model's layers to this machine and to the nodes that join, and answers on an OpenAI-compatible HTTP API.", false,
@@ -33,8 +33,9 @@ static const struct command table[] = {
 		false, tokenize_main},
 	{"trace", FOR_TRACE, "generate PROFILE | show FILE | record FOLDER [OPTIONS]", "make, look at and measure traces of links, for the simulator",
 		"generate writes the round trips that probes meet on a link of a profile, as CSV:\n"
-		"  W0 wired   W1 good 5 GHz   W2 typical Wi-Fi   W3 Raspberry Pi, 2.4 GHz   W4 congested   W5 Pi with power save   W5b laptop with power save\n"
-		"  W6 W1 that scans   W7 W1 that roams   W8 W2 whose access point restarts   W9 a home of W1 with one W5\n"
+		"  W0 wired   W1 good 5 GHz   W2 typical Wi-Fi   W3 Raspberry Pi, 2.4 GHz   W4 congested\n"
+		"  W5 Pi with power save   W5b laptop with power save   W6 W1 that scans   W7 W1 that roams\n"
+		"  W8 W2 whose access point restarts   W9 a home of W1 with one W5\n"
 		"show reads such a CSV, the output of ping -D, a mahimahi trace or a tc-netem table, and prints its quantiles and losses.\n"
 		"record measures the links of the cluster whose coordinator runs here, for --seconds, and writes a CSV for each into FOLDER.",
 		false, trace_main},
@@ -51,6 +52,8 @@ static const struct command table[] = {
 		false, emulate_main},
 	{"example-config", FOR_CONFIG, "", "print cluster.example.toml", NULL, true, example_config_main},
 };
+
+_Static_assert(1u << ARRAY_LEN(table) == FOR_END, "each command has its bit");
 
 size_t n_commands(void)
 {

@@ -34,7 +34,9 @@ static int print_help(FILE *to)
 
 static int print_command_help(const struct command *cmd)
 {
-	printf("usage: hearth %s%s%s\n\n%s\n\n", cmd->name, cmd->args[0] ? " " : "", cmd->args, cmd->about ? cmd->about : cmd->summary);
+	printf("usage: hearth %s%s%s\n\n", cmd->name, cmd->args[0] ? " " : "", cmd->args);
+	option_text(stdout, cmd->about ? cmd->about : cmd->summary);
+	putchar('\n');
 	option_help(stdout, cmd->bit);
 	return fflush(stdout) == 0 ? EXIT_DONE : EXIT_ERROR;
 }

@@ -1,12 +1,14 @@
 // Help texts and the example file, both read off the option table.
 #include "cli/options.h"
 
+#include "base/assert.h"
 #include "cli/option_values.h"
 
 #include <string.h>
 
 #define HELP_COLUMN 30 // where sentences start
 #define HELP_WIDTH 110 // where they are broken
+#define OPTION_TEXT_CAP 1024 // of a paragraph
 
 static void print_spaces(FILE *to, size_t n)
 {
@@ -49,6 +51,15 @@ static void write_synopsis(const struct option *opt, char *text, size_t cap)
 	}
 }
 
+// "generate, record: ", or nothing for an option of every action.
+static size_t write_actions(const struct option *opt, char *text, size_t cap)
+{
+	size_t n = 0;
+	for (const char *word = opt->action; word != NULL && n < cap; word = strchr(word, ' ') ? strchr(word, ' ') + 1 : NULL)
+		n += (size_t)snprintf(text + n, cap - n, "%.*s%s", (int)strcspn(word, " "), word, strchr(word, ' ') ? ", " : ": ");
+	return n < cap ? n : cap - 1;
+}
+
 // The sentence, then what holds without the option and which numbers it takes: "compute threads (1 to 256; default every core)".
 static void write_sentence(const struct option *opt, char *text, size_t cap)
 {
@@ -58,10 +69,11 @@ static void write_sentence(const struct option *opt, char *text, size_t cap)
 	else if (opt->kind == OPTION_FLOAT)
 		snprintf(range, sizeof range, "%g to %g", opt->f_min, opt->f_max);
 	const char *preset = opt->preset_words ? opt->preset_words : opt->preset;
+	size_t n = write_actions(opt, text, cap);
 	if (preset)
-		snprintf(text, cap, "%s (%s%sdefault: %s)", opt->help, range, range[0] ? "; " : "", preset);
+		snprintf(text + n, cap - n, "%s (%s%sdefault: %s)", opt->help, range, range[0] ? "; " : "", preset);
 	else
-		snprintf(text, cap, "%s", opt->help);
+		snprintf(text + n, cap - n, "%s", opt->help);
 }
 
 static void print_option(FILE *to, const struct option *opt)
@@ -76,6 +88,21 @@ static void print_option(FILE *to, const struct option *opt)
 	print_spaces(to, HELP_COLUMN - at);
 	write_sentence(opt, text, sizeof text);
 	print_wrapped(to, text, HELP_COLUMN, "", HELP_COLUMN);
+}
+
+void option_text(FILE *to, const char *text)
+{
+	char line[OPTION_TEXT_CAP];
+	for (; *text != '\0'; text += strspn(text, "\n")) {
+		size_t n = strcspn(text, "\n");
+		ASSERT(n < sizeof line);
+		snprintf(line, sizeof line, "%.*s", (int)n, text);
+		if (line[0] == ' ')
+			fprintf(to, "%s\n", line);
+		else
+			print_wrapped(to, line, 0, "", 0);
+		text += n;
+	}
 }
 
 void option_help(FILE *to, uint32_t command)

@@ -182,6 +182,47 @@ static enum err check_required(const struct command_line *c)
 	return OK;
 }
 
+// action_of returns the word of this command's ACTION, or NULL when it has none.
+static const char *action_of(const struct command_line *c)
+{
+	for (size_t i = 0; i < n_options(); i++) {
+		const struct option *opt = option_at(i);
+		if ((opt->commands & c->command) && opt->flag == NULL && opt->kind == OPTION_WORD)
+			return *(const char *const *)((const char *)c->o + opt->offset);
+	}
+	return NULL;
+}
+
+static bool has_word(const char *words, const char *word)
+{
+	size_t n = strlen(word);
+	for (; words[0] != '\0'; words += strcspn(words, " "), words += strspn(words, " "))
+		if (strcspn(words, " ") == n && memcmp(words, word, n) == 0)
+			return true;
+	return false;
+}
+
+static enum err refuse_action(const struct command_line *c, const struct option *opt)
+{
+	char text[200] = "";
+	size_t n = 0;
+	for (const char *word = opt->action; word[0] != '\0' && n < sizeof text; word += strcspn(word, " "), word += strspn(word, " "))
+		n += (size_t)snprintf(text + n, sizeof text - n, "%s`hearth %s %.*s`", n > 0 ? " and " : "", c->command_name, (int)strcspn(word, " "), word);
+	return errmsg_fail(c->em, ERR_USAGE, "%s is for %s", opt->flag, text);
+}
+
+// check_actions refuses what the action would pass over without a word.
+static enum err check_actions(const struct command_line *c)
+{
+	const char *action = action_of(c);
+	for (size_t i = 0; i < n_options() && action != NULL; i++) {
+		const struct option *opt = option_at(i);
+		if (c->o->origins[i] == FROM_COMMAND_LINE && opt->action != NULL && !has_word(opt->action, action))
+			return refuse_action(c, opt);
+	}
+	return OK;
+}
+
 enum err options_parse(struct options *o, uint32_t command, const char *command_name, int argc, char *const argv[],
 	struct errmsg *em)
 {
@@ -197,5 +238,6 @@ enum err options_parse(struct options *o, uint32_t command, const char *command_
 		if (e != OK)
 			return e;
 	}
-	return check_required(&c);
+	enum err e = check_required(&c);
+	return e == OK ? check_actions(&c) : e;
 }

@@ -33,6 +33,7 @@ enum {
 	FOR_SIM = 1 << 10,
 	FOR_EMULATE = 1 << 11,
 	FOR_DRAIN = 1 << 12,
+	FOR_END = 1 << 13, // behind the last one: commands.c compares
 };
 
 enum option_kind {
@@ -130,10 +131,12 @@ struct options {
 	const char *control;
 	const char *send;
 
-	// invite, revoke, drain
-	bool undo;
+	// invite
 	bool no_qr;
+
+	// revoke, drain
 	const char *node;
+	bool undo; // drain
 
 	// trace
 	const char *trace_action;
@@ -169,6 +172,7 @@ struct option {
 	bool required;        // an argument the command cannot do without
 	const char *key;      // "compute.threads" in the file; NULL: command line only
 	uint32_t commands;    // FOR_ bits
+	const char *action;   // "generate show": the words of ACTION that take it; NULL: all
 	enum option_kind kind;
 	size_t offset;        // of the field in struct options
 	const char *preset;   // the default as one would type it; NULL: zeroed
@@ -179,7 +183,7 @@ struct option {
 	const char *const *choices; // NULL-terminated
 	bool loopback_only;   // OPTION_HOST_PORT: other machines must not reach it
 	const char *placeholder; // "N", "HOST:PORT"
-	const char *help;     // one sentence without a full stop
+	const char *help;     // one sentence without a full stop; help texts put `action` before it
 };
 
 // The table: option_at(0) to option_at(n_options() - 1), in the order of help texts.
@@ -203,6 +207,8 @@ bool options_given(const struct options *o, size_t field_offset);
 // options_n_threads returns --threads, else the number of cores this process may use.
 int32_t options_n_threads(const struct options *o);
 
+// option_text prints paragraphs, a line each, broken where the help texts are; a line that begins with a space stays as it is.
+void option_text(FILE *to, const char *text);
 // option_help prints "  -n, --max-tokens N   ..." for every option of one command.
 void option_help(FILE *to, uint32_t command);
 // option_example prints a config file that holds every key with its default, commented out.

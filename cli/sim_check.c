@@ -260,6 +260,9 @@ int sim_check(const struct command_ctx *ctx)
 	struct errmsg em;
 	if (read_options(ctx->opts, &p, &em) != OK)
 		return command_refuse(ctx->command_name, em.text);
+	bool shrinks = options_given(ctx->opts, offsetof(struct options, sim_shrink));
+	if (ctx->opts->json && (shrinks || ctx->opts->sim_show))
+		return command_refuse(ctx->command_name, "--json prints the summary of all seeds: without --show or --shrink");
 	struct scenario s = {0};
 	if (ctx->opts->sim_subject != NULL) {
 		if (sim_run_open(ctx->opts->sim_subject, &s, &em) != OK)
@@ -267,7 +270,7 @@ int sim_check(const struct command_ctx *ctx)
 		p.trial.scenario = &s;
 	}
 	int code;
-	if (options_given(ctx->opts, offsetof(struct options, sim_shrink)))
+	if (shrinks)
 		code = shrink(ctx, &p);
 	else
 		code = ctx->opts->sim_show ? show_seeds(ctx, &p) : run_seeds(ctx, &p);

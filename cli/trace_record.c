@@ -33,6 +33,7 @@ struct recorded {
 struct recording {
 	const struct command_ctx *ctx;
 	const char *folder;
+	bool has_folder;
 	int64_t start_ns;
 	int32_t n_links;
 	struct recorded links[LINKS_MAX];
@@ -190,12 +191,23 @@ static enum err note_all(struct recording *r, const json_t *status)
 	return e;
 }
 
+// make_folder comes after the first answer: without a coordinator there is nothing to keep.
+static enum err make_folder(struct recording *r)
+{
+	if (mkdir(r->folder, 0777) != 0 && errno != EEXIST)
+		return errmsg_fail(r->em, ERR_IO, "%.300s: %s", r->folder, strerror(errno));
+	r->has_folder = true;
+	return OK;
+}
+
 static enum err run(struct recording *r)
 {
 	int64_t end_ns = (int64_t)r->ctx->opts->trace_seconds * 1000000000;
 	while (!was_interrupted && since_start_ns(r) < end_ns) {
 		json_t *status;
 		enum err e = admin_ask(r->ctx, json_pack("{s:s}", "cmd", "status"), &status, r->em);
+		if (e == OK && !r->has_folder)
+			e = make_folder(r);
 		if (e == OK)
 			e = note_all(r, status);
 		json_decref(status);
@@ -232,8 +244,6 @@ enum err trace_record(const struct command_ctx *ctx, struct errmsg *em)
 	struct sigaction stop = {.sa_handler = on_interrupt};
 	if (folder == NULL)
 		return errmsg_fail(em, ERR_USAGE, "FOLDER is missing: hearth trace record FOLDER");
-	if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-		return errmsg_fail(em, ERR_IO, "%.300s: %s", folder, strerror(errno));
 	struct recording *r = calloc(1, sizeof *r);
 	if (r == NULL)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for the recording");

@@ -120,7 +120,7 @@ static void both_ends_of_each_range_are_where_they_are_said_to_be(void **state)
 	} cases[] = {
 		{"--prefill-chunk", "0", ERR_USAGE}, {"--prefill-chunk", "1", OK}, {"--prefill-chunk", "512", OK},
 		{"--prefill-chunk", "513", ERR_USAGE}, {"--threads", "0", ERR_USAGE}, {"--threads", "256", OK}, {"--threads", "257", ERR_USAGE},
-		{"-n", "0", OK}, {"-n", "2147483647", OK}, {"-n", "2147483648", ERR_USAGE}, {"-n", "-1", ERR_USAGE},
+		{"-n", "0", ERR_USAGE}, {"-n", "1", OK}, {"-n", "2147483647", OK}, {"-n", "2147483648", ERR_USAGE}, {"-n", "-1", ERR_USAGE},
 		{"-n", "99999999999999999999", ERR_USAGE}, {"-n", "1e3", ERR_USAGE}, {"-n", "", ERR_USAGE}, {"-n", "-", ERR_USAGE},
 		{"--top-p", "0", OK}, {"--top-p", "1", OK}, {"--top-p", "1.0001", ERR_USAGE}, {"--top-p", "-0.1", ERR_USAGE},
 		{"--temp", "nan", ERR_USAGE}, {"--temp", "inf", ERR_USAGE}, {"--temp", "0x1p2", ERR_USAGE}, {"--temp", "1e1", OK},

@@ -33,6 +33,13 @@ def test_each_command_explains_itself(command):
     p = hearth(command, "--help")
     assert (p.returncode, p.stderr) == (0, "")
     assert p.stdout.startswith("usage: hearth %s" % command) and "--config FILE" in p.stdout
+    assert all(len(line) <= 110 for line in p.stdout.splitlines()[1:])
+
+
+def test_the_help_says_which_action_an_option_is_for():
+    trace, sim = (" ".join(hearth(command, "--help").stdout.split()) for command in ("trace", "sim"))
+    assert "--seconds N generate, record: how long the trace is" in trace and "show: what the file is" in trace
+    assert "--seeds A..B check: the seeds to run" in sim and "--svg FILE run: draw who does what" in sim
 
 
 def test_version_shows_the_arithmetic():
@@ -44,8 +51,18 @@ def test_version_shows_the_arithmetic():
     (["srve"], "hearth: unknown command srve, did you mean serve?\ntry `hearth --help`\n"),
     (["\x1b[31m"], "hearth: unknown command ?[31m\ntry `hearth --help`\n"),
     (["run", "m", "--treads", "3"], "hearth run: unknown option --treads, did you mean --threads?\ntry `hearth run --help`\n"),
-    (["run", "m", "-n", "x"], "hearth run: --max-tokens: got x, want an integer from 0 to 2147483647\ntry `hearth run --help`\n"),
+    (["run", "m", "-n", "x"], "hearth run: --max-tokens: got x, want an integer from 1 to 2147483647\ntry `hearth run --help`\n"),
     (["join"], "hearth join: --model is missing: this machine's copy of the model, the same file as the coordinator's\ntry `hearth join --help`\n"),
+    (["run", "m", "-n", "0"], "hearth run: --max-tokens: got 0, want an integer from 1 to 2147483647\ntry `hearth run --help`\n"),
+    (["sim", "run"], "hearth sim: SCENARIO is missing: a TOML file, see sim/scenarios/\ntry `hearth sim --help`\n"),
+    (["sim", "run", "x", "--seeds", "1..3"], "hearth sim: --seeds is for `hearth sim check`\ntry `hearth sim --help`\n"),
+    (["sim", "--svg", "x", "check"], "hearth sim: --svg is for `hearth sim run`\ntry `hearth sim --help`\n"),
+    (["sim", "check", "--seeds", "0"], "hearth sim: --seeds 0 (want A..B or A, numbers from 1)\ntry `hearth sim --help`\n"),
+    (["sim", "check", "--json", "--show"], "hearth sim: --json prints the summary of all seeds: without --show or --shrink\ntry `hearth sim --help`\n"),
+    (["sim", "check", "--json", "--shrink", "1"], "hearth sim: --json prints the summary of all seeds: without --show or --shrink\ntry `hearth sim --help`\n"),
+    (["trace", "generate", "W1", "--format", "csv"], "hearth trace: --format is for `hearth trace show`\ntry `hearth trace --help`\n"),
+    (["trace", "show", "x", "--seconds=5"], "hearth trace: --seconds is for `hearth trace generate` and `hearth trace record`\ntry `hearth trace --help`\n"),
+    (["emulate"], "hearth emulate: TOPOLOGY is missing: devices and links, a TOML file\ntry `hearth emulate --help`\n"),
     (["inspect"], "hearth inspect: MODEL is missing: the model, a GGUF file\ntry `hearth inspect --help`\n"),
 ])
 def test_wrong_usage_is_exit_2_and_two_lines(args, words):

@@ -89,6 +89,11 @@ def test_wrong_usage_is_exit_2(args, words):
     assert (p.returncode, p.stdout) == (2, b"") and words in p.stderr.decode() and p.stderr.decode().endswith("try `hearth trace --help`\n")
 
 
+def test_a_recording_without_a_coordinator_leaves_no_folder(tmp_path):
+    p = trace("record", tmp_path / "traces", "--state", tmp_path / "state", "--seconds", 1)
+    assert (p.returncode, p.stdout) == (1, b"") and not (tmp_path / "traces").exists()
+
+
 def test_too_many_samples_are_refused_before_memory_is_taken():
     p = trace("generate", "W1", "--seconds", 10000000, "--interval-ms", 1)
     assert p.returncode == 1 and b"at most 8388608" in p.stderr
