@@ -40,6 +40,7 @@
 #define NETWORK_RATE_MAX (UINT64_C(1) << 40)
 #define NETWORK_PACKET_BYTES 1448          // of payload in one TCP segment on Ethernet, with time stamps
 #define NETWORK_TAIL_SHARED 0.3            // assumption of the profiles: part of the tail events that hit all stations of the access point
+#define NETWORK_FACTOR_MAX 1000.0          // of slowness
 #define NETWORK_DELAY_MAX_NS INT64_C(3600000000000) // of any one delay, an hour
 
 struct network_limits {
@@ -167,9 +168,17 @@ MUST_USE enum err network_cut(struct network *n, int32_t a, int32_t b, enum netw
 MUST_USE enum err network_heal(struct network *n, int32_t a, int32_t b);
 // network_set_group puts a machine into a partition, 0 at first: machines of different groups do not hear each other.
 void network_set_group(struct network *n, int32_t machine, int32_t group);
-// network_slow multiplies rates and added delays of what is sent from now on. Factors in (0, 1000]; 1 and 1 as before.
+// network_slow multiplies rates and added delays of what is sent from now on. Factors in (0, NETWORK_FACTOR_MAX]; 1 and 1 as before.
 MUST_USE enum err network_slow(struct network *n, int32_t a, int32_t b, double rate_factor, double delay_factor);
 // network_stall blocks until `until_ns`: what is sent before arrives then, together.
 MUST_USE enum err network_stall(struct network *n, int32_t a, int32_t b, int64_t until_ns);
+
+// What the functions above have made of exactly this pair, or (with NETWORK_ALL) of the leg of the first machine, seen from there.
+struct network_fault {
+	bool is_reset, is_silent_out, is_silent_in;
+	double rate_factor, delay_factor; // 1: not slow
+	int64_t stall_until_ns;           // 0: never stalled
+};
+struct network_fault network_fault_of(const struct network *n, int32_t a, int32_t b);
 
 #endif

@@ -3,8 +3,6 @@
 
 #include "base/assert.h"
 
-#define FACTOR_MAX 1000.0
-
 enum network_fate network_path_fate(const struct network *n, const struct network_link *l, int32_t from, int32_t to)
 {
 	const struct network_machine *a = &n->machines[from], *b = &n->machines[to];
@@ -81,8 +79,8 @@ void network_set_group(struct network *n, int32_t machine, int32_t group)
 
 enum err network_slow(struct network *n, int32_t a, int32_t b, double rate_factor, double delay_factor)
 {
-	ASSERT(rate_factor > 0 && rate_factor <= FACTOR_MAX);
-	ASSERT(delay_factor > 0 && delay_factor <= FACTOR_MAX);
+	ASSERT(rate_factor > 0 && rate_factor <= NETWORK_FACTOR_MAX);
+	ASSERT(delay_factor > 0 && delay_factor <= NETWORK_FACTOR_MAX);
 	struct network_link *l;
 	if (b == NETWORK_ALL) {
 		get_machine(n, a)->rate_factor = rate_factor;
@@ -109,4 +107,20 @@ enum err network_stall(struct network *n, int32_t a, int32_t b, int64_t until_ns
 	if (e == OK)
 		l->stall_until_ns = until_ns;
 	return e;
+}
+
+struct network_fault network_fault_of(const struct network *n, int32_t a, int32_t b)
+{
+	ASSERT(a >= 0 && a < n->limits.machines_max);
+	if (b == NETWORK_ALL) {
+		const struct network_machine *m = &n->machines[a];
+		return (struct network_fault){.is_reset = m->resets, .is_silent_out = m->is_silent_out, .is_silent_in = m->is_silent_in,
+			.rate_factor = m->rate_factor, .delay_factor = m->delay_factor, .stall_until_ns = m->stall_until_ns};
+	}
+	ASSERT(b >= 0 && b < n->limits.machines_max);
+	const struct network_link *l = network_find_link(n, a, b);
+	if (l == NULL)
+		return (struct network_fault){.rate_factor = 1, .delay_factor = 1};
+	return (struct network_fault){.is_reset = l->resets, .is_silent_out = l->ways[a > b].is_silent, .is_silent_in = l->ways[a < b].is_silent,
+		.rate_factor = l->rate_factor, .delay_factor = l->delay_factor, .stall_until_ns = l->stall_until_ns};
 }

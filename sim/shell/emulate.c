@@ -211,14 +211,7 @@ static enum err take_memory(struct emulate *e)
 	e->listeners = calloc(n * n, sizeof *e->listeners);
 	e->conns = calloc(EMULATE_CONNECTIONS_MAX, sizeof *e->conns);
 	e->pairs = calloc(n * n, sizeof *e->pairs);
-	e->pair_faults = calloc(n * n, sizeof *e->pair_faults);
-	if (e->listeners == NULL || e->conns == NULL || e->pairs == NULL || e->pair_faults == NULL)
-		return ERR_NOMEM;
-	for (size_t i = 0; i < n * n; i++)
-		e->pair_faults[i].slow = 1;
-	for (size_t i = 0; i < n; i++)
-		e->device_faults[i].slow = 1;
-	return OK;
+	return e->listeners != NULL && e->conns != NULL && e->pairs != NULL ? OK : ERR_NOMEM;
 }
 
 enum err emulate_open(struct emulate **out, const struct topology *t, const struct emulate_callbacks *callbacks, struct errmsg *em)
@@ -267,7 +260,6 @@ void emulate_close(struct emulate *e)
 	free(e->listeners);
 	free(e->conns);
 	free(e->pairs);
-	free(e->pair_faults);
 	free(e);
 }
 

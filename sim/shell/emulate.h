@@ -27,7 +27,6 @@
 #define EMULATE_READ_BYTES (64u << 10)
 #define EMULATE_CONNECTIONS_MAX 512 // at once; three between each pair of a home of 16
 #define EMULATE_ALL NETWORK_ALL
-#define EMULATE_FACTOR_MAX 1000.0
 #define EMULATE_FREEZE_MAX_S 3600.0
 
 struct emulate; // from emulate_open
@@ -69,7 +68,7 @@ int64_t emulate_now_ns(struct emulate *e); // since emulate_open
 int32_t emulate_cut(struct emulate *e, int32_t a, int32_t b, enum network_cut kind);
 // emulate_heal ends the cuts and the slowness of exactly this pair, or of exactly this device.
 int32_t emulate_heal(struct emulate *e, int32_t a, int32_t b);
-// emulate_slow divides rates and multiplies delays; 1 is as before. 1/1000 to EMULATE_FACTOR_MAX.
+// emulate_slow divides rates and multiplies delays; 1 is as before. From 1 / NETWORK_FACTOR_MAX to NETWORK_FACTOR_MAX.
 int32_t emulate_slow(struct emulate *e, int32_t a, int32_t b, double factor);
 // emulate_freeze lets nothing arrive for so long that was sent from now on, then all of it together.
 int32_t emulate_freeze(struct emulate *e, int32_t a, int32_t b, double seconds);
@@ -77,13 +76,8 @@ int32_t emulate_freeze(struct emulate *e, int32_t a, int32_t b, double seconds);
 // emulate_note makes an EMULATE_FAULT event of a command that was carried out.
 void emulate_note(struct emulate *e, const char *text);
 
-// What stands between two devices, or at one (as told by the functions above).
-struct emulate_fault {
-	bool is_reset, is_silent_out, is_silent_in; // from the first device's view
-	double slow;                                // 1: not
-	int64_t frozen_until_ns;
-};
-struct emulate_fault emulate_fault_of(const struct emulate *e, int32_t a, int32_t b);
+// emulate_fault_of: what stands between two devices, or at one, as told by the functions above.
+struct network_fault emulate_fault_of(const struct emulate *e, int32_t a, int32_t b);
 
 struct emulate_pair_stats { // of connections from one device to another
 	int32_t n_open;

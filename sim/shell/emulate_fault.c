@@ -1,4 +1,4 @@
-// Faults of the relay: the network is told, connections that it ended end, and status remembers.
+// Faults of the relay: the network is told, and connections that it ended end.
 #include "sim/shell/emulate_state.h"
 
 #include "base/assert.h"
@@ -29,11 +29,6 @@ static int32_t count(const struct emulate *e, int32_t a, int32_t b)
 	return n;
 }
 
-static struct emulate_fault *fault_at(struct emulate *e, int32_t a, int32_t b)
-{
-	return b == EMULATE_ALL ? &e->device_faults[a] : &e->pair_faults[a * e->t->n_devices + b];
-}
-
 // must: every pair has a link from the start, so that no fault can fail for want of one.
 static void must(enum err err)
 {
@@ -46,20 +41,10 @@ int32_t emulate_cut(struct emulate *e, int32_t a, int32_t b, enum network_cut ki
 	emulate_clock(e);
 	int32_t n = count(e, a, b);
 	must(network_cut(&e->network, a, b, kind));
-	struct emulate_fault *f = fault_at(e, a, b);
-	f->is_reset |= kind == NETWORK_CUT_RESET;
-	f->is_silent_out |= kind != NETWORK_CUT_RESET;
-	f->is_silent_in |= kind == NETWORK_CUT_BLACK_HOLE;
 	for (int32_t i = 0; i < e->n_conns_used && kind == NETWORK_CUT_RESET; i++)
 		if (is_on(&e->conns[i], a, b))
 			conn_reset(&e->conns[i], "cut: reset");
 	return n;
-}
-
-static void forget(struct emulate_fault *f)
-{
-	f->is_reset = f->is_silent_out = f->is_silent_in = false;
-	f->slow = 1;
 }
 
 int32_t emulate_heal(struct emulate *e, int32_t a, int32_t b)
@@ -67,9 +52,6 @@ int32_t emulate_heal(struct emulate *e, int32_t a, int32_t b)
 	check(e, a, b);
 	emulate_clock(e);
 	must(network_heal(&e->network, a, b));
-	forget(fault_at(e, a, b));
-	if (b != EMULATE_ALL)
-		forget(fault_at(e, b, a));
 	for (int32_t i = 0; i < e->n_conns_used; i++)
 		if (is_on(&e->conns[i], a, b))
 			conn_retry(&e->conns[i]);
@@ -79,12 +61,9 @@ int32_t emulate_heal(struct emulate *e, int32_t a, int32_t b)
 int32_t emulate_slow(struct emulate *e, int32_t a, int32_t b, double factor)
 {
 	check(e, a, b);
-	ASSERT(factor >= 1 / EMULATE_FACTOR_MAX && factor <= EMULATE_FACTOR_MAX);
+	ASSERT(factor >= 1 / NETWORK_FACTOR_MAX && factor <= NETWORK_FACTOR_MAX);
 	emulate_clock(e);
 	must(network_slow(&e->network, a, b, 1 / factor, factor));
-	fault_at(e, a, b)->slow = factor;
-	if (b != EMULATE_ALL)
-		fault_at(e, b, a)->slow = factor;
 	return count(e, a, b);
 }
 
@@ -94,21 +73,11 @@ int32_t emulate_freeze(struct emulate *e, int32_t a, int32_t b, double seconds)
 	ASSERT(seconds >= 0 && seconds <= EMULATE_FREEZE_MAX_S);
 	int64_t until_ns = emulate_clock(e) + (int64_t)(seconds * NS_PER_S);
 	must(network_stall(&e->network, a, b, until_ns));
-	fault_at(e, a, b)->frozen_until_ns = until_ns;
-	if (b != EMULATE_ALL)
-		fault_at(e, b, a)->frozen_until_ns = until_ns;
 	return count(e, a, b);
 }
 
-// A cut of a pair is kept as it was given; seen from the other side, what goes out there comes in here.
-struct emulate_fault emulate_fault_of(const struct emulate *e, int32_t a, int32_t b)
+struct network_fault emulate_fault_of(const struct emulate *e, int32_t a, int32_t b)
 {
 	check(e, a, b);
-	if (b == EMULATE_ALL)
-		return e->device_faults[a];
-	struct emulate_fault f = e->pair_faults[a * e->t->n_devices + b], back = e->pair_faults[b * e->t->n_devices + a];
-	f.is_reset |= back.is_reset;
-	f.is_silent_out |= back.is_silent_in;
-	f.is_silent_in |= back.is_silent_out;
-	return f;
+	return network_fault_of(&e->network, a, b);
 }

@@ -59,8 +59,6 @@ struct emulate {
 	uint64_t n_conns;     // ever
 	int64_t retry_ns;     // when something held is tried again; RELAY_HELD: nothing is held
 	struct emulate_pair_stats *pairs; // (n_devices, n_devices) from, to; n_open and n_held are counted when asked for
-	struct emulate_fault *pair_faults; // (n_devices, n_devices)
-	struct emulate_fault device_faults[TOPOLOGY_DEVICES_MAX];
 	uint64_t late[LATE_BUCKETS];
 	uint64_t n_late;
 	int64_t late_max_ns;

@@ -164,7 +164,7 @@ static enum err do_slow(struct command *c)
 		return errmsg_fail(&c->em, ERR_USAGE, "want: slow A B FACTOR");
 	enum err e = read_pair(c, &a, &b);
 	if (e == OK)
-		e = read_number(c, c->words[3], "slow", 1 / EMULATE_FACTOR_MAX, EMULATE_FACTOR_MAX, &factor);
+		e = read_number(c, c->words[3], "slow", 1 / NETWORK_FACTOR_MAX, NETWORK_FACTOR_MAX, &factor);
 	if (e != OK)
 		return e;
 	int32_t n = emulate_slow(c->e, a, b, factor);
@@ -197,11 +197,11 @@ static enum err do_freeze(struct command *c)
 
 static json_t *fault_json(struct command *c, int32_t a, int32_t b, const char **words)
 {
-	struct emulate_fault f = emulate_fault_of(c->e, a, b);
-	double frozen_s = (double)(f.frozen_until_ns - emulate_now_ns(c->e)) / NS_PER_S;
+	struct network_fault f = emulate_fault_of(c->e, a, b);
+	double frozen_s = (double)(f.stall_until_ns - emulate_now_ns(c->e)) / NS_PER_S;
 	*words = f.is_reset ? "cut (reset)" : f.is_silent_out && f.is_silent_in ? "cut (blackhole)" : f.is_silent_out ? "cut (oneway, out)" :
-		f.is_silent_in ? "cut (oneway, in)" : frozen_s > 0 ? "frozen" : f.slow != 1 ? "slow" : "";
-	return json_pack("{s:b, s:b, s:b, s:f, s:f}", "reset", f.is_reset, "silent_out", f.is_silent_out, "silent_in", f.is_silent_in, "slow", f.slow,
+		f.is_silent_in ? "cut (oneway, in)" : frozen_s > 0 ? "frozen" : f.delay_factor != 1 ? "slow" : "";
+	return json_pack("{s:b, s:b, s:b, s:f, s:f}", "reset", f.is_reset, "silent_out", f.is_silent_out, "silent_in", f.is_silent_in, "slow", f.delay_factor,
 		"frozen_s", frozen_s > 0 ? frozen_s : 0);
 }
 

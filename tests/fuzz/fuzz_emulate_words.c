@@ -38,9 +38,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	bool is_ok = json_is_true(json_object_get(a, "ok"));
 	require(json_is_string(json_object_get(a, is_ok ? "text" : "error")));
 	for (int32_t i = 0; i < 2; i++) {
-		struct emulate_fault pair = emulate_fault_of(e, i, 1 - i), device = emulate_fault_of(e, i, EMULATE_ALL);
-		require(pair.slow >= .001 && pair.slow <= 1000 && device.slow >= .001 && device.slow <= 1000);
-		require(pair.frozen_until_ns >= 0 && device.frozen_until_ns >= 0);
+		struct network_fault pair = emulate_fault_of(e, i, 1 - i), device = emulate_fault_of(e, i, EMULATE_ALL);
+		require(pair.delay_factor >= .001 && pair.delay_factor <= 1000 && device.delay_factor >= .001 && device.delay_factor <= 1000);
+		require(pair.stall_until_ns >= 0 && device.stall_until_ns >= 0);
 	}
 	json_decref(a);
 	free(answer);
