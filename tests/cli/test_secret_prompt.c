@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
+#include <utmp.h>
 
 #include <cmocka.h>
 
@@ -154,6 +155,7 @@ static void an_invite_file_is_read_and_a_missing_one_is_named(void **state)
 struct person {
 	pid_t child;
 	int fd;
+	struct termios before; // of the terminal, when the child did not exist yet
 	char screen[4096];
 	size_t n_screen;
 };
@@ -166,10 +168,16 @@ static int child_code(enum err e, const struct invite *in)
 
 static void sit_down(struct person *p, struct options o)
 {
+	int slave;
 	*p = (struct person){0};
-	p->child = forkpty(&p->fd, NULL, NULL, NULL);
+	assert_int_equal(openpty(&p->fd, &slave, NULL, NULL, NULL), 0);
+	assert_int_equal(tcgetattr(slave, &p->before), 0);
+	p->child = fork();
 	assert_true(p->child >= 0);
 	if (p->child == 0) {
+		close(p->fd);
+		if (login_tty(slave) != 0) // the session's terminal, and all three standard files
+			_exit(99);
 		struct invite in;
 		struct errmsg em;
 		sigset_t set; // as loop_signals has it
@@ -178,6 +186,7 @@ static void sit_down(struct person *p, struct options o)
 		sigprocmask(SIG_BLOCK, &set, NULL);
 		_exit(child_code(secret_prompt_invite(&o, &in, &em), &in));
 	}
+	close(slave);
 }
 
 // watch reads the screen until it shows `words`, or to its end when NULL.
@@ -234,20 +243,23 @@ static void the_terminal_is_as_before_afterwards(void **state)
 	static const char *const keys[] = {"nonsense\n", "\x03", "\x04"};
 	for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
 		struct person p;
-		struct termios before, during, after;
+		struct termios during, after;
 		sit_down(&p, (struct options){0});
 		int slave = open(ptsname(p.fd), O_RDWR | O_NOCTTY); // keeps the terminal when the child is gone
 		assert_true(slave >= 0);
 		watch(&p, "): ");
 		assert_int_equal(tcgetattr(slave, &during), 0);
 		assert_int_equal(during.c_lflag & (ECHO | ICANON | ISIG), 0);
+		assert_int_equal(p.before.c_lflag & (ECHO | ICANON | ISIG), ECHO | ICANON | ISIG);
 		type(&p, keys[i]);
 		int status;
 		assert_int_equal(waitpid(p.child, &status, 0), p.child);
 		assert_int_equal(tcgetattr(slave, &after), 0);
-		before = after;
-		before.c_lflag |= ECHO | ICANON | ISIG;
-		assert_int_equal(after.c_lflag, before.c_lflag);
+		assert_int_equal(after.c_iflag, p.before.c_iflag);
+		assert_int_equal(after.c_oflag, p.before.c_oflag);
+		assert_int_equal(after.c_cflag, p.before.c_cflag);
+		assert_int_equal(after.c_lflag, p.before.c_lflag);
+		assert_memory_equal(after.c_cc, p.before.c_cc, sizeof after.c_cc);
 		assert_int_equal(WEXITSTATUS(status), 1 + (int)(i == 1 ? ERR_CANCELLED : ERR_FORMAT));
 		close(slave);
 		close(p.fd);

@@ -2,7 +2,6 @@
 import random
 import signal
 import threading
-import time
 
 import pytest
 
@@ -147,10 +146,8 @@ def ask_at(cluster, at):
 
 
 def ends_whole(p, text, seconds):
-    begin = time.monotonic()
     assert p.wait_exit(seconds) == 0, p.log()
     assert p.out().strip() == text.strip()
-    return time.monotonic() - begin
 
 
 @pytest.mark.deadline(240)
@@ -180,9 +177,8 @@ def test_an_answer_survives_a_stopped_node(cluster, victim):
     before = cluster.run(PROMPT, n=4)
     p, text = ask_at(cluster, "token 1")
     cluster.processes[victim].send(signal.SIGSTOP)
-    took = ends_whole(p, text, 120)
-    assert took > 7  # silence is not death before 8 s
-    assert "silent for" in cluster.processes["coordinator"].log()
+    ends_whole(p, text, 120)
+    assert "silent for 8000 ms" in cluster.processes["coordinator"].log()
     cluster.processes[victim].send(signal.SIGCONT)
     ready_with(cluster, 3)
     same(cluster.run(PROMPT, n=4), before)

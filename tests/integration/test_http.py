@@ -298,10 +298,8 @@ def test_a_client_that_leaves_in_the_middle_of_a_stream_ends_its_request(api):
     r = api.stream("/v1/completions", **LONG)
     assert r.read(1000)
     assert api.health()["active"] == 1
-    begin = time.monotonic()
     r.close()
     api.wait_quiet()
-    assert time.monotonic() - begin < 3 * PATIENCE
 
 
 def test_a_client_that_leaves_while_it_waits_for_its_whole_answer_ends_its_request(api):

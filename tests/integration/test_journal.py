@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -224,8 +223,9 @@ def test_a_request_ends_with_its_last_reader(kept):
     blocks(r, 3)
     other = kept.follow(id)
     blocks(other, 3)
+    before = kept.process.n_descriptors()
     r.close()
-    time.sleep(1.5)  # longer than a client that left is noticed in: nothing is waited for, it must not happen
+    wait_until(lambda: kept.process.n_descriptors() < before, 10, "the connection of the one that left to be closed")
     assert kept.api.health()["active"] == 1
     blocks(other, 3)
     other.close()

@@ -1,11 +1,11 @@
 """A model file that changes while it is in use: one clear error, no hang, and the other machines go on."""
 import http.client
 import json
+import os
 import pathlib
 import shutil
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -36,10 +36,12 @@ def cut(path, keep=0.5):
 
 
 def write_in_place(path):
-    time.sleep(0.01)  # a file system's clock may tick every 4 ms: the time of change must be another one
+    before = path.stat()
     with open(path, "r+b") as f:
         f.seek(-1, 2)
         f.write(b"\x55")
+    # A file system's clock may tick every 4 ms: the time of change must be another one.
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1000000000))
 
 
 def replace(path):

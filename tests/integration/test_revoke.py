@@ -2,11 +2,10 @@
 import re
 import shutil
 import signal
-import time
 
 import pytest
 
-from cluster import IS_SANITIZED, PATIENCE, free_port, n_links, wait_until
+from cluster import IS_SANITIZED, free_port, n_links, wait_until
 
 N_LONG = 20 if IS_SANITIZED else 60  # tokens of the answer under way
 PROMPT = "Once upon a time"  # its answer does not end before tests do what they do in the middle of it
@@ -64,10 +63,9 @@ def test_a_revoked_node_loses_its_direct_links_though_it_does_nothing(cluster):
 
     p[victim].send(signal.SIGSTOP)
     cluster.command("revoke", victim, "--state", cluster.state("coordinator"))
-    begin = time.monotonic()
     wait_until(lambda: not n_links(p[victim], coordinator), 2, "the coordinator to close its links")
     wait_until(lambda: not n_links(p[victim], p[first]) and not n_links(p[victim], p[last]), 2, "the neighbours to close theirs")
-    assert time.monotonic() - begin < 2 * PATIENCE  # silence would have been noticed after eight
+    assert "silent for" not in coordinator.log()  # of the neighbours' logs: below
 
     # The others go on under a new plan, with a link of their own, and with the answer.
     assert client.wait_exit(60) == 0 and client.out().strip() == whole.strip()
@@ -77,7 +75,7 @@ def test_a_revoked_node_loses_its_direct_links_though_it_does_nothing(cluster):
     in_order(coordinator.log(), "ready: 30 layers on 3 machines", r"node %s is lost \(it was revoked\)" % victim, "ready: 30 layers on 2 machines")
     for name in (first, last):
         in_order(p[name].log(), "%s was revoked: its link is closed" % victim, "loading layers")
-        assert "a direct link to a neighbour was lost" not in p[name].log()
+        assert "a direct link to a neighbour was lost" not in p[name].log()  # what a node says of one that fell silent
 
     # Awake again, it learns of it, and tries them all with the keys it still holds.
     p[victim].send(signal.SIGCONT)

@@ -410,6 +410,7 @@ static void a_reader_that_sleeps_stops_the_sender(void **state)
 		sent += (size_t)n;
 		assert_true(sent < 64 << 20);
 	}
+	assert_true(sent > sizeof chunk);
 	assert_int_equal(shutdown(fds[0], SHUT_WR), 0);
 	read_flood(fds[1], sent);
 	close_pair(fds);
@@ -439,12 +440,14 @@ static void a_delay_is_never_shorter_than_the_model(void **state)
 	fds[1] = take(w, 1);
 	get(fds[1], "first");
 	assert_true(poller_clock_ns() - begin_ns >= 60 * MS); // there, back, there: the handshake before the first byte
-	for (int i = 0; i < 5; i++) {
+	// The best of five, and of as many more as fit into our patience when the machine is busy.
+	begin_ns = poller_clock_ns();
+	for (int i = 0; i < 5 || (best_ns >= 80 * MS && poller_clock_ns() - begin_ns < PATIENCE_MS * MS); i++) {
 		int64_t ns = round_trip_ns(fds);
 		assert_true(ns >= 40 * MS);
 		best_ns = ns < best_ns ? ns : best_ns;
 	}
-	assert_true(best_ns < 80 * MS); // of five, on however busy a machine
+	assert_true(best_ns < 80 * MS);
 	close_pair(fds);
 	stop(w);
 }
@@ -487,12 +490,12 @@ static void a_freeze_lets_all_arrive_when_it_ends(void **state)
 	open_pair(w, 0, 1, fds);
 	round_trip_ns(fds);
 	int64_t begin_ns = poller_clock_ns();
-	tell(w, "freeze b 0.3");
+	tell(w, "freeze b 1");
 	put(fds[0], "one");
 	assert_silent(fds[1]);
 	put(fds[0], "two");
 	get(fds[1], "onetwo");
-	assert_true(poller_clock_ns() - begin_ns >= 300 * MS);
+	assert_true(poller_clock_ns() - begin_ns >= 1000 * MS);
 	close_pair(fds);
 	stop(w);
 }
@@ -705,6 +708,9 @@ static void lines_come_in_any_pieces_and_too_long_ones_end_the_client(void **sta
 	assert_true(is_ready(fd, POLLIN, PATIENCE_MS));
 	assert_true(recv(fd, answer, sizeof answer - 1, 0) > 0);
 	assert_non_null(strstr(answer, "want at most 256"));
+	char byte;
+	assert_true(is_ready(fd, POLLIN, PATIENCE_MS));
+	assert_true(recv(fd, &byte, 1, 0) <= 0); // a reset when some of the junk was not read
 	close(fd);
 	tell(w, "status");
 	stop(w);

@@ -131,10 +131,11 @@ static void failed_transfers_cost_less_than_in_petals(void **state)
 	assert_true(mean(1e-2, 20, false) >= 0.35 * whole); // Petals keeps 20 %
 	double whole_5 = mean(0, 5, false);
 	assert_true(whole_5 > 10.7 * 0.99 && whole_5 < 10.7 * 1.01);
-	mean(1e-3, 5, false);
-	mean(1e-2, 5, false);
-	mean(1e-3, 20, true);
-	mean(1e-2, 20, true);
+	// Not published: floors a little under what was measured (0.88, 0.29; 0.73, 0.12).
+	assert_true(mean(1e-3, 5, false) >= 0.8 * whole_5);
+	assert_true(mean(1e-2, 5, false) >= 0.2 * whole_5);
+	assert_true(mean(1e-3, 20, true) >= 0.6 * whole);
+	assert_true(mean(1e-2, 20, true) >= 0.08 * whole);
 }
 
 int main(void)
