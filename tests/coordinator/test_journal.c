@@ -2,6 +2,7 @@
 
 #include "base/durable_file.h"
 #include "coordinator/shell/http_api.h"
+#include "tests/support/scratch.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -24,7 +25,7 @@
 #define DONES_MAX 300
 
 struct place {
-	char dir[64], folder[96], log_path[96];
+	char dir[SCRATCH_CAP], folder[SCRATCH_CAP + 32], log_path[SCRATCH_CAP + 32];
 	struct loop loop;
 	struct log log;
 	struct journal *journal;
@@ -87,8 +88,7 @@ static int make_place(void **state)
 	struct place *p = calloc(1, sizeof *p);
 	if (p == NULL || sodium_init() < 0 || loop_open(&p->loop, NULL) != OK)
 		return -1;
-	snprintf(p->dir, sizeof p->dir, "/tmp/hearth-journal-XXXXXX");
-	if (mkdtemp(p->dir) == NULL)
+	if (!scratch_open(p->dir))
 		return -1;
 	snprintf(p->folder, sizeof p->folder, "%s/journal", p->dir);
 	snprintf(p->log_path, sizeof p->log_path, "%s/log", p->dir);
@@ -100,14 +100,12 @@ static int make_place(void **state)
 static int end_place(void **state)
 {
 	struct place *p = *state;
-	char command[128];
 	journal_close(p->journal);
 	for (int i = 0; i < p->n_taken; i++)
 		request_record_deinit(&p->taken[i]);
 	loop_close(&p->loop);
 	close(p->log.fd);
-	snprintf(command, sizeof command, "rm -rf %s", p->dir);
-	int rc = system(command);
+	int rc = scratch_remove(p->dir);
 	free(p);
 	return rc;
 }

@@ -1,5 +1,7 @@
 #include "net/keys.h"
 
+#include "tests/support/scratch.h"
+
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -50,8 +52,8 @@ int chmod(const char *path, mode_t mode)
 }
 
 struct place {
-	char dir[64];
-	char path[96];
+	char dir[SCRATCH_CAP];
+	char path[SCRATCH_CAP + 32];
 };
 
 static int make_place(void **state)
@@ -59,15 +61,14 @@ static int make_place(void **state)
 	struct place *p = calloc(1, sizeof *p);
 	if (!p || sodium_init() < 0)
 		return -1;
-	snprintf(p->dir, sizeof p->dir, "/tmp/hearth-keys-XXXXXX");
-	if (!mkdtemp(p->dir))
+	if (!scratch_open(p->dir))
 		return -1;
 	snprintf(p->path, sizeof p->path, "%s/node.key", p->dir);
 	*state = p;
 	return 0;
 }
 
-static int n_files(const char *dir, bool remove_them)
+static int n_files(const char *dir)
 {
 	DIR *d = opendir(dir);
 	int n = 0;
@@ -75,8 +76,6 @@ static int n_files(const char *dir, bool remove_them)
 		if (entry->d_name[0] == '.')
 			continue;
 		n++;
-		if (remove_them)
-			unlinkat(dirfd(d), entry->d_name, 0);
 	}
 	closedir(d);
 	return n;
@@ -85,27 +84,18 @@ static int n_files(const char *dir, bool remove_them)
 static int drop_place(void **state)
 {
 	struct place *p = *state;
-	n_files(p->dir, true);
-	rmdir(p->dir);
+	int rc = scratch_remove(p->dir);
 	free(p);
-	return 0;
+	return rc;
 }
 
 static void read_file(const char *path, uint8_t file[KEYS_FILE_LEN])
 {
-	FILE *f = fopen(path, "rb");
-	assert_non_null(f);
-	assert_int_equal(fread(file, 1, KEYS_FILE_LEN, f), KEYS_FILE_LEN);
-	fclose(f);
-}
-
-static void write_file(const char *path, const uint8_t *data, size_t len)
-{
-	unlink(path);
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, data, len), len);
-	close(fd);
+	size_t len;
+	uint8_t *data = scratch_read(path, &len);
+	assert_int_equal(len, KEYS_FILE_LEN);
+	memcpy(file, data, len);
+	free(data);
 }
 
 static void the_first_open_makes_a_pair_and_the_second_finds_it(void **state)
@@ -120,7 +110,7 @@ static void the_first_open_makes_a_pair_and_the_second_finds_it(void **state)
 	assert_int_equal(stat(p->path, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0600);
 	assert_int_equal(st.st_size, KEYS_FILE_LEN);
-	assert_int_equal(n_files(p->dir, false), 1); // no temporary file stays
+	assert_int_equal(n_files(p->dir), 1); // no temporary file stays
 	assert_int_equal(keys_open(&b, p->path, NULL), OK);
 	assert_memory_equal(a.pair, b.pair, sizeof *a.pair);
 	uint8_t id[LNK1_KEY_LEN];
@@ -184,7 +174,7 @@ static void a_file_of_another_size_is_refused(void **state)
 	keys_close(&k);
 	read_file(p->path, file);
 	for (size_t len = 0; len <= sizeof file; len++) {
-		write_file(p->path, file, len);
+		scratch_write(p->path, file, len);
 		assert_int_equal(keys_open(&k, p->path, NULL), len == KEYS_FILE_LEN ? OK : ERR_FORMAT);
 		keys_close(&k);
 	}
@@ -203,7 +193,7 @@ static void a_damaged_file_is_refused(void **state)
 		size_t sk_bit = bit - 16 * 8;
 		bool is_clamped = sk_bit < 3 || sk_bit == 254 || sk_bit == 255;
 		file[bit / 8] ^= (uint8_t)(1 << (bit % 8));
-		write_file(p->path, file, sizeof file);
+		scratch_write(p->path, file, sizeof file);
 		enum err e = keys_open(&k, p->path, NULL);
 		assert_true(is_clamped ? e == OK : e == ERR_FORMAT || e == ERR_UNSUPPORTED);
 		keys_close(&k);

@@ -2,8 +2,8 @@
 
 #include "kernels/canonical.h"
 #include "tests/support/link_world.h"
+#include "tests/support/scratch.h"
 
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 #define FILE_CAP 16384
 
 struct place {
-	char dir[64], path[96];
+	char dir[SCRATCH_CAP], path[SCRATCH_CAP + 32];
 	struct errmsg em;
 };
 
@@ -28,8 +28,7 @@ static int make_place(void **state)
 	struct place *p = calloc(1, sizeof *p);
 	if (p == NULL || sodium_init() < 0)
 		return -1;
-	snprintf(p->dir, sizeof p->dir, "/tmp/hearth-member-XXXXXX");
-	if (mkdtemp(p->dir) == NULL)
+	if (!scratch_open(p->dir))
 		return -1;
 	snprintf(p->path, sizeof p->path, "%s/membership", p->dir);
 	*state = p;
@@ -39,10 +38,9 @@ static int make_place(void **state)
 static int drop_place(void **state)
 {
 	struct place *p = *state;
-	char command[128];
-	snprintf(command, sizeof command, "rm -rf '%s'", p->dir);
+	int rc = scratch_remove(p->dir);
 	free(p);
-	return system(command);
+	return rc;
 }
 
 static struct membership sample(unsigned seed)
@@ -59,22 +57,15 @@ static struct membership sample(unsigned seed)
 	return m;
 }
 
+// read_file leaves the rest of `file` as it is: tests make the file longer.
 static size_t read_file(const char *path, uint8_t file[FILE_CAP])
 {
-	FILE *f = fopen(path, "rb");
-	assert_non_null(f);
-	size_t len = fread(file, 1, FILE_CAP, f);
-	fclose(f);
+	size_t len;
+	uint8_t *data = scratch_read(path, &len);
+	assert_true(len <= FILE_CAP);
+	memcpy(file, data, len);
+	free(data);
 	return len;
-}
-
-static void write_file(const char *path, const uint8_t *data, size_t len)
-{
-	unlink(path);
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, data, len), len);
-	close(fd);
 }
 
 static void refused(struct place *p, enum err want, const char *words)
@@ -138,7 +129,7 @@ static void every_flipped_bit_is_found(void **state)
 	size_t len = read_file(p->path, file);
 	for (size_t bit = 0; bit < 8 * len; bit++) {
 		file[bit / 8] ^= (uint8_t)(1 << bit % 8);
-		write_file(p->path, file, len);
+		scratch_write(p->path, file, len);
 		refused(p, ERR_FORMAT, "remove it to join anew");
 		file[bit / 8] ^= (uint8_t)(1 << bit % 8);
 	}
@@ -152,12 +143,12 @@ static void a_file_cut_or_made_longer_is_refused(void **state)
 	assert_int_equal(membership_save(p->path, &m, &p->em), OK);
 	size_t len = read_file(p->path, file);
 	for (size_t cut = 0; cut < len; cut++) {
-		write_file(p->path, file, cut);
+		scratch_write(p->path, file, cut);
 		refused(p, ERR_FORMAT, "");
 	}
-	write_file(p->path, file, len + 1);
+	scratch_write(p->path, file, len + 1);
 	refused(p, ERR_FORMAT, "damaged");
-	write_file(p->path, file, FILE_CAP);
+	scratch_write(p->path, file, FILE_CAP);
 	refused(p, ERR_LIMIT, "longer than");
 }
 
@@ -173,12 +164,12 @@ static void a_valid_check_around_another_message_does_not_help(void **state)
 		struct msg msg = {.type = types[i]};
 		size_t len = 40 + msg_encode(&msg, file + 40);
 		crypto_generichash(file + len, HASH_BYTES, file, len, NULL, 0);
-		write_file(p->path, file, len + HASH_BYTES);
+		scratch_write(p->path, file, len + HASH_BYTES);
 		refused(p, ERR_FORMAT, "not a membership file");
 	}
 	memset(file + 40, 0xff, 30);
 	crypto_generichash(file + 70, HASH_BYTES, file, 70, NULL, 0);
-	write_file(p->path, file, 70 + HASH_BYTES);
+	scratch_write(p->path, file, 70 + HASH_BYTES);
 	refused(p, ERR_FORMAT, "control message");
 }
 
