@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "coordinator/coordinator.h"
+#include "tests/support/fuzz.h"
 #include "tests/support/msg_samples.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -24,9 +25,9 @@ struct world {
 	struct coord_effects *fx;
 	int32_t *tokens;
 	int64_t now, wall;
-	uint32_t links[3 * N_MEMBERS], next_link; // 3 i: control, 3 i + 1: data, 3 i + 2: join
-	uint32_t old[3 * N_MEMBERS];              // what had the place before, and is still up
-	bool on_old;                              // the next frames come on the link before the newest
+	struct fuzz_link links[3 * N_MEMBERS]; // 3 i: control, 3 i + 1: data, 3 i + 2: join
+	uint32_t next_link;
+	bool on_old; // the next frames come on the link before the newest
 	uint32_t embed_id, sample_id, store_id;
 	int32_t n_embed, n_sample;
 	const struct coord_embed_item *embed;
@@ -35,12 +36,6 @@ struct world {
 	uint32_t n_reqs;
 	bool open[REQS_MAX];
 };
-
-static void require(bool ok)
-{
-	if (!ok)
-		abort();
-}
 
 static struct node_id member_id(uint32_t i)
 {
@@ -109,8 +104,7 @@ static void up(struct world *w, size_t i)
 	static const enum coord_link_kind kinds[] = {COORD_LINK_CONTROL, COORD_LINK_DATA, COORD_LINK_JOIN};
 	struct coord_event ev = {.type = COORD_EV_LINK_UP};
 	uint32_t handle = ++w->next_link;
-	w->old[i] = w->links[i];
-	w->links[i] = handle;
+	fuzz_link_up(&w->links[i], handle);
 	ev.u.link_up.link = handle;
 	ev.u.link_up.peer = member_id((uint32_t)i / 3);
 	ev.u.link_up.kind = kinds[i % 3];
@@ -122,21 +116,17 @@ static void up(struct world *w, size_t i)
 static void down(struct world *w, size_t i, uint8_t how)
 {
 	struct coord_event ev = {.type = COORD_EV_LINK_DOWN};
-	uint32_t *which = how & 1 ? &w->old[i] : &w->links[i];
-	ev.u.link_down.link = *which;
+	ev.u.link_down.link = fuzz_link_down(&w->links[i], how & 1);
 	ev.u.link_down.orderly = (how & 2) != 0;
 	ev.u.link_down.reason = "reset";
-	*which = 0;
 	step(w, &ev);
 }
 
 static void frame(struct world *w, size_t link, const uint8_t *bytes, size_t len)
 {
 	struct coord_event ev = {.type = COORD_EV_MESSAGE};
-	uint8_t *exact = malloc(len ? len : 1);
-	if (len > 0)
-		memcpy(exact, bytes, len);
-	ev.u.message.link = w->on_old && w->old[link] != 0 ? w->old[link] : w->links[link];
+	uint8_t *exact = exact_copy(bytes, len);
+	ev.u.message.link = fuzz_link_pick(&w->links[link], w->on_old);
 	ev.u.message.data = exact;
 	ev.u.message.len = len;
 	step(w, &ev);
@@ -218,12 +208,8 @@ static void send_credit(struct world *w, size_t link)
 
 static void raw(struct world *w, size_t link)
 {
-	uint8_t bytes[255];
-	size_t len = reader_u8(&w->in);
-	len = len < w->in.left ? len : w->in.left;
-	if (len > 0)
-		memcpy(bytes, reader_take(&w->in, len), len);
-	frame(w, link, bytes, len);
+	uint8_t bytes[FUZZ_RAW_MAX];
+	frame(w, link, bytes, take_raw(&w->in, bytes));
 }
 
 static void submit(struct world *w)

@@ -1,18 +1,14 @@
 // Any line as a command of a running relay: one line of JSON that says whether it was done, and faults within their limits.
 #include "sim/shell/emulate_words.h"
 
+#include "tests/support/fuzz.h"
+
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool ok)
-{
-	if (!ok)
-		abort();
-}
 
 static struct emulate *open_relay(void)
 {

@@ -5,16 +5,12 @@
 #include "coordinator/shell/openai_response.h"
 #include "engine/sampler.h"
 
+#include "tests/support/fuzz.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool ok)
-{
-	if (!ok)
-		abort();
-}
 
 static void check_event(char *event)
 {
@@ -51,9 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct openai_error err = {0};
 	if (size == 0 || size > 65536)
 		return 0;
-	char *body = malloc(size); // of its own size: a read past its end is seen
-	require(body != NULL);
-	memcpy(body, data + 1, size - 1);
+	char *body = (char *)exact_copy(data + 1, size - 1);
 	if (openai_request_parse(data[0] & 1 ? OPENAI_CHAT : OPENAI_COMPLETION, body, size - 1, &r, &err)) {
 		check_request(&r);
 		openai_request_deinit(&r);

@@ -4,19 +4,13 @@
 // again: one byte of segment length, the segment. The randomness is fixed, so the corpus holds whole true handshakes.
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "tests/support/fuzz.h"
 #include "tests/support/lnk1_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool ok)
-{
-	if (!ok)
-		abort();
-}
 
 static void fuzz_server(struct lnk1_server *s, struct reader *r)
 {

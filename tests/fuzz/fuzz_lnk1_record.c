@@ -1,21 +1,15 @@
 // The receiving end of a link given arbitrary bytes as records; and records whose plaintexts are arbitrary, sealed and opened.
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "tests/support/fuzz.h"
 #include "tests/support/lnk1_fixture.h"
 
 #define RECORD_MAX 4096
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool ok)
-{
-	if (!ok)
-		abort();
-}
 
 // receive reads records from the stream until one closes the link.
 static void receive(struct lnk1_stream *rx, struct reader r)

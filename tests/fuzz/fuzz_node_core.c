@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "node/node.h"
 #include "proto/lnk1.h"
+#include "tests/support/fuzz.h"
 #include "tests/support/msg_samples.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -20,8 +21,8 @@ struct world {
 	struct node *core;
 	struct node_effects *fx;
 	int64_t now;
-	uint32_t links[N_LINKS], next_link; // 0 control, 1 data of the coordinator; 2, 3 the one before; 4, 5 the one behind; 6 a stranger
-	uint32_t old[N_LINKS]; // what had the place before, and is still up
+	struct fuzz_link links[N_LINKS]; // 0 control, 1 data of the coordinator; 2, 3 the one before; 4, 5 the one behind; 6 a stranger
+	uint32_t next_link;
 	struct node_id ids[4];
 	uint8_t pk[4][KEY_BYTES];
 	uint64_t epoch;
@@ -32,12 +33,6 @@ struct world {
 	bool on_old; // the next frames come on the link before the newest
 	bool is_over;
 };
-
-static void require(bool ok)
-{
-	if (!ok)
-		abort();
-}
 
 static void take_effect(struct world *w, const struct node_effect *f)
 {
@@ -102,9 +97,8 @@ static void step(struct world *w, struct node_event *ev)
 static void up(struct world *w, size_t i)
 {
 	struct node_event ev = {.type = NODE_EV_LINK_UP};
-	w->old[i] = w->links[i];
-	w->links[i] = ++w->next_link;
-	ev.u.link_up.link = w->links[i];
+	fuzz_link_up(&w->links[i], ++w->next_link);
+	ev.u.link_up.link = w->next_link;
 	ev.u.link_up.peer = w->ids[i / 2];
 	ev.u.link_up.kind = i == 0 ? NODE_LINK_CONTROL : NODE_LINK_DATA;
 	step(w, &ev);
@@ -114,21 +108,17 @@ static void up(struct world *w, size_t i)
 static void down(struct world *w, size_t i, uint8_t how)
 {
 	struct node_event ev = {.type = NODE_EV_LINK_DOWN};
-	uint32_t *which = how & 1 ? &w->old[i] : &w->links[i];
-	ev.u.link_down.link = *which;
+	ev.u.link_down.link = fuzz_link_down(&w->links[i], how & 1);
 	ev.u.link_down.orderly = (how & 2) != 0;
 	ev.u.link_down.reason = "reset";
-	*which = 0;
 	step(w, &ev);
 }
 
 static void frame(struct world *w, size_t link, const uint8_t *bytes, size_t len)
 {
 	struct node_event ev = {.type = NODE_EV_MESSAGE};
-	uint8_t *exact = malloc(len ? len : 1);
-	if (len > 0)
-		memcpy(exact, bytes, len);
-	ev.u.message.link = w->on_old && w->old[link] != 0 ? w->old[link] : w->links[link];
+	uint8_t *exact = exact_copy(bytes, len);
+	ev.u.message.link = fuzz_link_pick(&w->links[link], w->on_old);
 	ev.u.message.data = exact;
 	ev.u.message.len = len;
 	step(w, &ev);
@@ -224,12 +214,8 @@ static void send_small(struct world *w)
 
 static void raw(struct world *w, size_t link)
 {
-	uint8_t bytes[255];
-	size_t len = reader_u8(&w->in);
-	len = len < w->in.left ? len : w->in.left;
-	if (len > 0)
-		memcpy(bytes, reader_take(&w->in, len), len);
-	frame(w, link, bytes, len);
+	uint8_t bytes[FUZZ_RAW_MAX];
+	frame(w, link, bytes, take_raw(&w->in, bytes));
 }
 
 static void finish_forward(struct world *w)

@@ -5,18 +5,14 @@
 #include "cli/option_file.h"
 #include "cli/options.h"
 
+#include "tests/support/fuzz.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #define ARGS_MAX 16
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool ok)
-{
-	if (!ok)
-		abort();
-}
 
 static void check_host_port(const struct host_port *hp)
 {

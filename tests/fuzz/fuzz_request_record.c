@@ -4,17 +4,13 @@
 #include "coordinator/shell/request_record.h"
 #include "engine/sampler.h"
 
+#include "tests/support/fuzz.h"
+
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool ok)
-{
-	if (!ok)
-		abort();
-}
 
 static void check(const struct request_record *r, const uint8_t *data, size_t size)
 {

@@ -2,19 +2,14 @@
 // small: no assertion may fall.
 #include "sim/prediction.h"
 
-#include <stdlib.h>
+#include "tests/support/fuzz.h"
+
 #include <string.h>
 
 #define TOKENS_MAX 64
 #define LAYERS_RUN_MAX 128
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool ok)
-{
-	if (!ok)
-		abort();
-}
 
 // A trace is whatever its name says: "1 2 3" are milliseconds of deliveries.
 static enum err load(void *ctx, const char *path, const char **text, size_t *len, struct errmsg *em)

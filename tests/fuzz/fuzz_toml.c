@@ -1,16 +1,11 @@
 // Any bytes as a TOML document: a tree whose links hold, or an error with its place. The same bytes parse the same way twice.
 #include "base/toml.h"
 
-#include <stdlib.h>
+#include "tests/support/fuzz.h"
+
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool ok)
-{
-	if (!ok)
-		abort();
-}
 
 static int32_t walk(const struct toml_value *v, int depth)
 {

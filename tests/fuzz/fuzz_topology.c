@@ -3,6 +3,8 @@
 // Input: the TOML text up to the first NUL, then the text of every trace.
 #include "sim/shell/topology.h"
 
+#include "tests/support/fuzz.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,12 +14,6 @@ struct input {
 	const char *trace;
 	size_t trace_len;
 };
-
-static void require(bool ok)
-{
-	if (!ok)
-		abort();
-}
 
 static enum err load(void *ctx, const char *path, const char **text, size_t *len, struct errmsg *em)
 {

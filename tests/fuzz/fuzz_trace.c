@@ -4,18 +4,14 @@
 #include "sim/network.h"
 #include "sim/trace.h"
 
+#include "tests/support/fuzz.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #define SAMPLES_SHOWN 512 // a gap in icmp_seq makes thousands, which take time to look at one by one
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool ok)
-{
-	if (!ok)
-		abort();
-}
 
 static void check_samples(const struct trace *t)
 {
