@@ -47,7 +47,7 @@ THREAD_HEADERS = re.compile(
 ASAN_ENV = {"ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
 
 # Of other folders, what pins numbers that every machine must get: also run on the emulated one.
-CROSS_TOO = ("test_network.c",)
+CROSS_TOO = ("test_network.c", "test_network_faults.c")
 
 # Tests of a whole model's numbers: minutes under a sanitizer, over code that smaller tests of the same folder run there.
 NUMBERS_ONLY = {"tests/engine/test_smollm2.c": "compares numbers of the whole model; under sanitizers test_engine runs the same code"}
