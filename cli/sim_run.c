@@ -37,7 +37,7 @@ enum err sim_run_open(const char *path, struct scenario *s, struct errmsg *em)
 {
 	struct mapped_file file;
 	struct files files = {.scenario_path = path};
-	struct scenario_loader loader = {.ctx = &files, .load = load};
+	struct trace_loader loader = {.ctx = &files, .load = load};
 	enum err e = mapped_file_open(path, &file, em);
 	if (e != OK)
 		return errmsg_prefix(em, e, "%.200s", path);

@@ -140,14 +140,7 @@ static enum err show_text(const struct options *o, const char *name, const char 
 {
 	struct arena a = {.data = NULL};
 	struct trace t;
-	size_t bytes;
-	enum trace_format f = format_of(o->trace_format);
-	enum err e = trace_arena_bytes(name, text, len, f, &bytes, em);
-	if (e != OK)
-		return e;
-	if (arena_open(bytes, &a) != OK)
-		return errmsg_fail(em, ERR_NOMEM, "%s: no memory for %zu bytes", name, bytes);
-	e = trace_parse(name, text, len, f, &a, &t, em);
+	enum err e = trace_open(name, text, len, format_of(o->trace_format), &a, &t, em);
 	if (e == OK)
 		e = show_trace(o, name, &t, em);
 	arena_close(&a);

@@ -167,22 +167,9 @@ static double profile_mean_s(const struct profile *p)
 	return ms / 2 / 1000;
 }
 
-static double trace_mean_s(const struct trace *t)
-{
-	double sum = 0;
-	size_t n = 0;
-	for (size_t i = 0; i < t->n; i++) {
-		if (t->samples[i].rtt_ns < 0)
-			continue;
-		sum += (double)t->samples[i].rtt_ns;
-		n++;
-	}
-	return n > 0 ? sum / (double)n / 2 / 1e9 : 0;
-}
-
 double scenario_mean_delay_s(const struct scenario_delay *d)
 {
-	return d->fixed_s + (d->profile ? profile_mean_s(d->profile) : 0) + (d->trace ? trace_mean_s(d->trace) : 0);
+	return d->fixed_s + (d->profile ? profile_mean_s(d->profile) : 0) + (d->trace ? d->trace->mean_rtt_ns / 2 / 1e9 : 0);
 }
 
 const struct scenario_link *scenario_link(const struct scenario *s, int32_t a, int32_t b)
@@ -265,13 +252,14 @@ static enum err read_root(struct scenario_reader *r, const struct toml_value *ro
 	return scenario_read_plan(r, raw.plan, raw.group);
 }
 
-enum err scenario_open(const char *name, const char *text, size_t len, const struct scenario_loader *loader, struct scenario *out,
+enum err scenario_open(const char *name, const char *text, size_t len, const struct trace_loader *loader, struct scenario *out,
 	struct errmsg *em)
 {
 	struct arena tree = {0};
 	const struct toml_value *root;
 	struct cluster_link *matrix = NULL;
 	memset(out, 0, sizeof *out);
+	out->traces.max = SCENARIO_TRACES_MAX;
 	enum err e = arena_open(toml_arena_bytes(text, len), &tree);
 	if (e != OK)
 		return errmsg_fail(em, e, "%.200s: no memory for its text", name);
@@ -290,8 +278,7 @@ enum err scenario_open(const char *name, const char *text, size_t len, const str
 
 void scenario_close(struct scenario *s)
 {
-	for (int32_t i = 0; i < SCENARIO_TRACES_MAX; i++)
-		arena_close(&s->trace_arenas[i]);
+	trace_set_close(&s->traces);
 	arena_close(&s->arena);
 	memset(s, 0, sizeof *s);
 }

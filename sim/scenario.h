@@ -14,7 +14,7 @@
 #include "partition/cluster.h"
 #include "partition/cost.h"
 #include "sim/profiles.h"
-#include "sim/trace.h"
+#include "sim/trace_set.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -93,10 +93,7 @@ struct scenario_published {
 
 struct scenario {
 	struct arena arena; // owned: everything pointed to but the traces
-	struct arena trace_arenas[SCENARIO_TRACES_MAX];
-	struct trace traces[SCENARIO_TRACES_MAX];
-	char trace_paths[SCENARIO_TRACES_MAX][SCENARIO_TEXT_CAP];
-	int32_t n_traces;
+	struct trace_set traces;
 	char name[NAME_CAP];
 	char about[SCENARIO_TEXT_CAP];
 	uint64_t seed;
@@ -130,15 +127,9 @@ struct scenario {
 	struct scenario_published published;
 };
 
-// The text of a file that the scenario names; it stays valid until the next call, or until scenario_open returns.
-struct scenario_loader {
-	void *ctx;
-	enum err (*load)(void *ctx, const char *path, const char **text, size_t *len, struct errmsg *em);
-};
-
 // scenario_open reads a scenario; `name` stands before messages: "home.toml:12: device.memory: ...". The loader may be NULL: then files are
 // refused. On failure the caller owes nothing.
-MUST_USE enum err scenario_open(const char *name, const char *text, size_t len, const struct scenario_loader *loader,
+MUST_USE enum err scenario_open(const char *name, const char *text, size_t len, const struct trace_loader *loader,
 	struct scenario *out, struct errmsg *em);
 void scenario_close(struct scenario *s); // safe on a zeroed struct
 

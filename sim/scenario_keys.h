@@ -34,7 +34,7 @@ struct scenario_reader {
 	const char *file;
 	struct errmsg *em;
 	struct scenario *s; // its list of derived figures
-	const struct scenario_loader *loader;
+	const struct trace_loader *loader;
 	const char *subject; // who a derived figure is of: "D3", "model"
 };
 

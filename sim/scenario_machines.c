@@ -29,50 +29,14 @@ struct raw_delay {
 		.min = RATE_MIN, .max = RATE_MAX \
 	}
 
-static enum err open_trace(
-	struct scenario_reader *r, const struct toml_value *v, const char *where, const char *path, const struct trace **out)
-{
-	struct scenario *s = r->s;
-	const char *text;
-	size_t len, bytes;
-	if (r->loader == NULL)
-		return scenario_fail(r, v, where, "files cannot be read here");
-	if (s->n_traces == SCENARIO_TRACES_MAX)
-		return scenario_fail(r, v, where, "more than %d traces", SCENARIO_TRACES_MAX);
-	struct errmsg why;
-	struct arena *a = &s->trace_arenas[s->n_traces];
-	struct trace *t = &s->traces[s->n_traces];
-	enum err e = r->loader->load(r->loader->ctx, path, &text, &len, &why);
-	if (e == OK)
-		e = trace_arena_bytes(path, text, len, TRACE_AUTO, &bytes, &why);
-	if (e == OK && arena_open(bytes, a) != OK)
-		e = errmsg_fail(&why, ERR_NOMEM, "%.200s: no memory", path);
-	if (e == OK)
-		e = trace_parse(path, text, len, TRACE_AUTO, a, t, &why);
-	if (e != OK)
-		return scenario_fail(r, v, where, "%s", why.text);
-	snprintf(s->trace_paths[s->n_traces], SCENARIO_TEXT_CAP, "%s", path);
-	s->n_traces++; // an arena that was opened and not counted is closed by scenario_close as well
-	*out = t;
-	return OK;
-}
-
 static enum err read_trace(struct scenario_reader *r, const struct toml_value *v, const char *where, const struct trace **out)
 {
-	char path[SCENARIO_TEXT_CAP];
-	if (v->type != TOML_STRING || v->text.len == 0 || v->text.len >= sizeof path || strlen(v->text.data) != v->text.len)
+	struct errmsg why;
+	if (v->type != TOML_STRING || v->text.len == 0 || v->text.len >= TRACE_PATH_CAP || strlen(v->text.data) != v->text.len)
 		return scenario_fail(r, v, where, "want the name of a file");
-	memcpy(path, v->text.data, v->text.len + 1);
-	for (int32_t i = 0; i < r->s->n_traces; i++) {
-		if (strcmp(r->s->trace_paths[i], path) == 0) {
-			*out = &r->s->traces[i];
-			return OK;
-		}
-	}
-	enum err e = open_trace(r, v, where, path, out);
-	if (e == OK && (*out)->kind != TRACE_DELAY)
-		return scenario_fail(r, v, where, "%.200s: a trace of delays is wanted", path);
-	return e;
+	if (trace_set_get(&r->s->traces, r->loader, v->text.data, out, &why) != OK)
+		return scenario_fail(r, v, where, "%s", why.text);
+	return (*out)->kind == TRACE_DELAY ? OK : scenario_fail(r, v, where, "%.200s: a trace of delays is wanted", v->text.data);
 }
 
 static enum err read_delay(struct scenario_reader *r, const struct toml_value *table, const char *where,

@@ -9,7 +9,6 @@
 
 #define NS_PER_MS INT64_C(1000000)
 #define LONE_SAMPLE_NS INT64_C(1000000000) // how long the one sample of a trace holds
-#define ARENA_ALIGN 64
 
 static const char *const format_names[] = {
 	[TRACE_AUTO] = "unknown format",
@@ -98,15 +97,6 @@ static enum err count(const char *name, const char *text, size_t len, enum trace
 	return e;
 }
 
-enum err trace_arena_bytes(const char *name, const char *text, size_t len, enum trace_format f, size_t *bytes, struct errmsg *em)
-{
-	size_t n = 0;
-	enum err e = count(name, text, len, &f, &n, em);
-	if (e == OK)
-		*bytes = (n * entry_bytes(f) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN; // n is bounded: no overflow
-	return e;
-}
-
 static int64_t period_of(const struct trace *t)
 {
 	if (t->kind == TRACE_DELIVERIES)
@@ -120,21 +110,25 @@ static int64_t period_of(const struct trace *t)
 static void finish_samples(struct trace *t, struct trace_sample *s)
 {
 	int64_t first_ns = s[0].t_ns;
+	double sum_ns = 0;
 	for (size_t i = 0; i < t->n; i++) {
 		s[i].t_ns -= first_ns;
 		t->n_lost += s[i].rtt_ns < 0;
+		sum_ns += s[i].rtt_ns < 0 ? 0 : (double)s[i].rtt_ns;
 	}
+	t->mean_rtt_ns = t->n > t->n_lost ? sum_ns / (double)(t->n - t->n_lost) : 0;
 }
 
-enum err trace_parse(const char *name, const char *text, size_t len, enum trace_format f, struct arena *a, struct trace *t, struct errmsg *em)
+enum err trace_open(const char *name, const char *text, size_t len, enum trace_format f, struct arena *out, struct trace *t, struct errmsg *em)
 {
 	size_t n = 0;
 	enum err e = count(name, text, len, &f, &n, em);
 	if (e != OK)
 		return e;
-	void *entries = arena_alloc(a, n, entry_bytes(f));
-	if (entries == NULL)
+	if (arena_open(n * entry_bytes(f), out) != OK) // n is bounded: no overflow
 		return errmsg_fail(em, ERR_NOMEM, "%s: no memory for %zu entries", name, n);
+	void *entries = arena_alloc(out, n, entry_bytes(f));
+	ASSERT(entries != NULL);
 	struct trace_parser p = parser_init(name, text, len, em);
 	*t = (struct trace){.format = f, .n = n};
 	if (f == TRACE_MAHIMAHI) {

@@ -9,7 +9,7 @@
 // - mahimahi packet-delivery traces: a millisecond a line, each an opportunity to deliver 1,500 bytes; the last one is the period.
 // - tc-netem distribution tables (*.dist): signed 16-bit numbers in units of sigma/8192, # comments.
 //
-// Text is hostile: an error names file and line, and memory is what trace_arena_bytes says, which a first pass over the text counts.
+// Text is hostile: an error names file and line, and memory is what a first pass over the text counts.
 // Pure; the arena holds everything; one thread per trace while parsing, any number reading it afterwards.
 #ifndef HEARTH_SIM_TRACE_H
 #define HEARTH_SIM_TRACE_H
@@ -52,6 +52,7 @@ struct trace {
 	const int16_t *table;
 	int64_t period_ns; // after which it repeats; a table has none
 	size_t n_lost;
+	double mean_rtt_ns;  // of a TRACE_DELAY, over the samples that were not lost; 0 when all were
 	size_t n_duplicates; // ping
 };
 
@@ -65,11 +66,9 @@ struct trace_summary {
 
 // trace_format_name returns "hearth CSV", "ping -D output", ...
 const char *trace_format_name(enum trace_format f);
-// trace_arena_bytes checks the whole text and counts what trace_parse takes from the arena. `name` stands before messages: "home.csv:12: ...".
-// ERR_FORMAT: not such a trace, or (with TRACE_AUTO) none we know. ERR_LIMIT: over a maximum.
-MUST_USE enum err trace_arena_bytes(const char *name, const char *text, size_t len, enum trace_format f, size_t *bytes, struct errmsg *em);
-// trace_parse does the same and fills `t`.
-MUST_USE enum err trace_parse(const char *name, const char *text, size_t len, enum trace_format f, struct arena *a, struct trace *t,
+// trace_open reads a trace into an arena of its own, which the caller closes; on failure the caller owes nothing. `name` stands before
+// messages: "home.csv:12: ...". ERR_FORMAT: not such a trace, or (with TRACE_AUTO) none we know. ERR_LIMIT: over a maximum. ERR_NOMEM.
+MUST_USE enum err trace_open(const char *name, const char *text, size_t len, enum trace_format f, struct arena *out, struct trace *t,
 	struct errmsg *em);
 
 // trace_sample_at returns the sample of a TRACE_DELAY that holds at a time >= 0: the last one not after it, repeated with the period.

@@ -21,7 +21,7 @@
 
 struct reader {
 	const char *file;
-	const struct topology_loader *loader;
+	const struct trace_loader *loader;
 	struct topology *t;
 	struct errmsg *em;
 };
@@ -212,45 +212,15 @@ static enum err set_address(struct reader *r, const struct toml_value *v, const 
 
 // ---- Traces
 
-static enum err load_trace(struct reader *r, const char *path, struct arena *a, struct trace *t, struct errmsg *why)
-{
-	const char *text;
-	size_t len, bytes;
-	enum err e = r->loader->load(r->loader->ctx, path, &text, &len, why);
-	if (e == OK)
-		e = trace_arena_bytes(path, text, len, TRACE_AUTO, &bytes, why);
-	if (e == OK && arena_open(bytes, a) != OK)
-		e = errmsg_fail(why, ERR_NOMEM, "%.200s: no memory", path);
-	if (e == OK)
-		e = trace_parse(path, text, len, TRACE_AUTO, a, t, why);
-	return e;
-}
-
 static enum err set_trace(struct reader *r, const struct toml_value *v, const char *where, void *out)
 {
-	struct topology *t = r->t;
 	struct errmsg why;
 	if (v->type != TOML_STRING)
 		return refuse_type(r, v, where, "a string");
-	if (v->text.len == 0 || v->text.len >= TOPOLOGY_PATH_CAP || strlen(v->text.data) != v->text.len)
+	if (v->text.len == 0 || v->text.len >= TRACE_PATH_CAP || strlen(v->text.data) != v->text.len)
 		return fail(r, v, where, "want the name of a file");
-	for (int32_t i = 0; i < t->n_traces; i++) {
-		if (strcmp(t->trace_paths[i], v->text.data) == 0) {
-			*(const struct trace **)out = &t->traces[i];
-			return OK;
-		}
-	}
-	if (r->loader == NULL)
-		return fail(r, v, where, "files cannot be read here");
-	if (t->n_traces == TOPOLOGY_TRACES_MAX)
-		return fail(r, v, where, "more than %d traces", TOPOLOGY_TRACES_MAX);
-	struct trace *trace = &t->traces[t->n_traces];
-	enum err e = load_trace(r, v->text.data, &t->trace_arenas[t->n_traces], trace, &why); // an arena left open is closed with the rest
-	if (e != OK)
-		return fail(r, v, where, "%.280s", why.text);
-	memcpy(t->trace_paths[t->n_traces++], v->text.data, v->text.len + 1);
-	*(const struct trace **)out = trace;
-	return OK;
+	enum err e = trace_set_get(&r->t->traces, r->loader, v->text.data, out, &why);
+	return e == OK ? OK : fail(r, v, where, "%.280s", why.text);
 }
 
 // ---- Delays and links
@@ -483,12 +453,13 @@ static enum err read_root(struct reader *r, const struct toml_value *root)
 	return e == OK ? read_all(r, raw.links, "link", TOPOLOGY_LINKS_MAX, read_link) : e;
 }
 
-enum err topology_parse(const char *name, const char *text, size_t len, const struct topology_loader *loader, struct topology *out, struct errmsg *em)
+enum err topology_parse(const char *name, const char *text, size_t len, const struct trace_loader *loader, struct topology *out, struct errmsg *em)
 {
 	struct arena a;
 	const struct toml_value *root;
 	struct reader r = {.file = name, .loader = loader, .t = out, .em = em};
 	memset(out, 0, sizeof *out);
+	out->traces.max = TOPOLOGY_TRACES_MAX;
 	enum err e = arena_open(toml_arena_bytes(text, len), &a);
 	if (e != OK)
 		return errmsg_fail(em, e, "%.200s: no memory for its text", name);
@@ -503,8 +474,7 @@ enum err topology_parse(const char *name, const char *text, size_t len, const st
 
 void topology_close(struct topology *t)
 {
-	for (int32_t i = 0; i < TOPOLOGY_TRACES_MAX; i++)
-		arena_close(&t->trace_arenas[i]);
+	trace_set_close(&t->traces);
 	memset(t, 0, sizeof *t);
 }
 

@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "sim/network.h"
-#include "sim/trace.h"
+#include "sim/trace_set.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -24,7 +24,6 @@
 #define TOPOLOGY_ACCESS_POINTS_MAX 16
 #define TOPOLOGY_LINKS_MAX 512 // described one by one
 #define TOPOLOGY_TRACES_MAX 32
-#define TOPOLOGY_PATH_CAP 512
 
 struct topology_device {
 	char name[NAME_CAP];
@@ -47,25 +46,17 @@ struct topology_link {
 struct topology {
 	uint64_t seed;
 	int32_t subnet;
-	int32_t n_devices, n_access_points, n_links, n_traces;
+	int32_t n_devices, n_access_points, n_links;
 	struct topology_device devices[TOPOLOGY_DEVICES_MAX];
 	struct topology_access_point access_points[TOPOLOGY_ACCESS_POINTS_MAX];
 	struct network_link_params default_link;
 	struct topology_link links[TOPOLOGY_LINKS_MAX];
-	struct trace traces[TOPOLOGY_TRACES_MAX];
-	struct arena trace_arenas[TOPOLOGY_TRACES_MAX];
-	char trace_paths[TOPOLOGY_TRACES_MAX][TOPOLOGY_PATH_CAP];
-};
-
-// The text of a trace; valid until the next call, or until topology_parse returns.
-struct topology_loader {
-	void *ctx;
-	enum err (*load)(void *ctx, const char *path, const char **text, size_t *len, struct errmsg *em);
+	struct trace_set traces;
 };
 
 // topology_parse fills `out`; `name` stands before messages. A NULL loader refuses traces. ERR_FORMAT, also for a trace that
 // cannot be read, ERR_LIMIT, ERR_NOMEM; on failure the caller owes nothing.
-MUST_USE enum err topology_parse(const char *name, const char *text, size_t len, const struct topology_loader *loader, struct topology *out,
+MUST_USE enum err topology_parse(const char *name, const char *text, size_t len, const struct trace_loader *loader, struct topology *out,
 	struct errmsg *em);
 // topology_open reads a file, and traces by names that are relative to its folder.
 MUST_USE enum err topology_open(const char *path, struct topology *out, struct errmsg *em);

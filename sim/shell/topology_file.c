@@ -10,7 +10,7 @@
 
 // The loader's state: one text at a time.
 struct files {
-	char folder[TOPOLOGY_PATH_CAP];
+	char folder[TRACE_PATH_CAP];
 	char *text;
 };
 
@@ -49,7 +49,7 @@ static enum err read_file(const char *path, size_t max, char **text, size_t *len
 static enum err load(void *ctx, const char *path, const char **text, size_t *len, struct errmsg *em)
 {
 	struct files *f = ctx;
-	char full[2 * TOPOLOGY_PATH_CAP];
+	char full[2 * TRACE_PATH_CAP];
 	snprintf(full, sizeof full, "%s%s", path[0] == '/' ? "" : f->folder, path);
 	free(f->text);
 	enum err e = read_file(full, TRACE_BYTES_MAX, &f->text, len, em);
@@ -60,12 +60,12 @@ static enum err load(void *ctx, const char *path, const char **text, size_t *len
 enum err topology_open(const char *path, struct topology *out, struct errmsg *em)
 {
 	struct files files = {.text = NULL};
-	const struct topology_loader loader = {.ctx = &files, .load = load};
+	const struct trace_loader loader = {.ctx = &files, .load = load};
 	const char *slash = strrchr(path, '/');
 	size_t n = slash ? (size_t)(slash - path) + 1 : 0, len;
 	char *text;
 	if (n >= sizeof files.folder)
-		return errmsg_fail(em, ERR_LIMIT, "a path of %zu bytes, want at most %d", strlen(path), TOPOLOGY_PATH_CAP - 1);
+		return errmsg_fail(em, ERR_LIMIT, "a path of %zu bytes, want at most %d", strlen(path), TRACE_PATH_CAP - 1);
 	memcpy(files.folder, path, n);
 	enum err e = read_file(path, TOML_BYTES_MAX, &text, &len, em);
 	if (e == OK)

@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct scenario s;
 	struct errmsg em = {""};
-	const struct scenario_loader loader = {.load = load};
+	const struct trace_loader loader = {.load = load};
 	if (size > 8192)
 		return 0;
 	enum err e = scenario_open("x", size ? (const char *)data : "", size, &loader, &s, &em);

@@ -64,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const char *text = (const char *)data, *end = size > 0 ? memchr(text, '\0', size) : NULL;
 	size_t len = end ? (size_t)(end - text) : size;
 	struct input in = {.trace = end ? end + 1 : "", .trace_len = end ? size - len - 1 : 0};
-	const struct topology_loader loader = {.ctx = &in, .load = load};
+	const struct trace_loader loader = {.ctx = &in, .load = load};
 	struct topology *t = malloc(sizeof *t);
 	struct errmsg em = {""};
 	enum err e = topology_parse("x", size > 0 ? text : "", len, &loader, t, &em);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SAMPLES_CHECKED ((64u << 20) / sizeof(struct trace_sample)) // a gap of a few thousand is enough
 #define SAMPLES_SHOWN 512 // a gap in icmp_seq makes thousands, which take time to look at one by one
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -91,14 +92,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct errmsg em = {""};
 	struct arena a;
 	struct trace t;
-	size_t bytes = 0;
-	enum err e = trace_arena_bytes("x", text, size - 1, f, &bytes, &em);
+	enum err e = trace_open("x", text, size - 1, f, &a, &t, &em);
 	require(e == OK || (em.text[0] != '\0' && (e == ERR_FORMAT || e == ERR_LIMIT)));
-	if (e != OK || bytes > 64 << 20) // a gap of a few thousand is enough
+	if (e != OK)
 		return 0;
-	require(arena_open(bytes, &a) == OK);
-	require(trace_parse("x", text, size - 1, f, &a, &t, &em) == OK);
-	check_trace(&t);
+	if (t.n <= SAMPLES_CHECKED)
+		check_trace(&t);
 	arena_close(&a);
 	return 0;
 }

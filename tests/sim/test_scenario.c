@@ -28,7 +28,7 @@ static enum err load(void *ctx, const char *path, const char **text, size_t *len
 	return OK;
 }
 
-static const struct scenario_loader loader = {.load = load};
+static const struct trace_loader loader = {.load = load};
 
 static struct scenario open_it(const char *text)
 {

@@ -27,7 +27,7 @@ static enum err load_trace(void *ctx, const char *path, const char **text, size_
 
 static enum err parse(const char *text)
 {
-	const struct topology_loader loader = {.load = load_trace};
+	const struct trace_loader loader = {.load = load_trace};
 	topology_close(&topo);
 	em.text[0] = '\0';
 	return topology_parse("t.toml", text, strlen(text), &loader, &topo, &em);
@@ -86,8 +86,8 @@ static void deliveries_and_a_profile_go_together(void **state)
 	assert_int_equal(parse(TWO "[[link]]\nbetween = [\"ada\", \"bob\"]\ntrace = \"lte\"\nprofile = \"W1\"\n"), OK);
 	struct network_link_params p = topology_link_of(&topo, 0, 1);
 	assert_int_equal(p.delay.kind, NETWORK_DELAY_PROFILE);
-	assert_ptr_equal(p.deliveries, &topo.traces[0]);
-	assert_ptr_equal(p.deliveries_back, &topo.traces[0]);
+	assert_ptr_equal(p.deliveries, &topo.traces.traces[0]);
+	assert_ptr_equal(p.deliveries_back, &topo.traces.traces[0]);
 }
 
 static void a_home_of_w9_has_one_straggler(void **state)
@@ -102,7 +102,7 @@ static void a_trace_named_twice_is_read_once(void **state)
 {
 	(void)state;
 	assert_int_equal(parse("[[device]]\nname = \"a\"\nat = \"127.0.0.1:1\"\ntrace = \"home.csv\"\n[[device]]\nname = \"b\"\nat = \"127.0.0.1:2\"\ntrace = \"home.csv\"\n"), OK);
-	assert_int_equal(topo.n_traces, 1);
+	assert_int_equal(topo.traces.n, 1);
 	assert_ptr_equal(topo.devices[0].station.delay.trace, topo.devices[1].station.delay.trace);
 }
 

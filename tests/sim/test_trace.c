@@ -28,19 +28,16 @@ struct file {
 static struct file read_bytes(const char *text, size_t len, enum trace_format f)
 {
 	struct file x = {.e = OK};
-	size_t bytes = 0;
 	char *copy = malloc(len + (len == 0));
 	assert_non_null(copy);
 	memcpy(copy, text, len);
-	x.e = trace_arena_bytes("home.txt", copy, len, f, &bytes, &x.em);
+	x.e = trace_open("home.txt", copy, len, f, &x.arena, &x.t, &x.em);
 	if (x.e == OK) {
-		assert_int_equal(arena_open(bytes, &x.arena), OK);
-		x.e = trace_parse("home.txt", copy, len, f, &x.arena, &x.t, &x.em);
-		assert_int_equal(x.e, OK);
-		assert_true(x.arena.used <= bytes);
+		assert_true(x.arena.used == x.arena.cap);
 		assert_true(x.t.n >= 1);
 	} else {
 		assert_true(x.em.text[0] != '\0');
+		assert_null(x.arena.data);
 	}
 	free(copy);
 	return x;

@@ -79,13 +79,10 @@ static inline struct network_delay by_profile(const struct profile *p)
 static inline struct trace *parse(struct arena *a, const char *text)
 {
 	struct errmsg em;
-	size_t bytes;
 	static struct trace t[4]; // a test needs a few
 	static int n;
 	struct trace *out = &t[n++ % 4];
-	assert_int_equal(trace_arena_bytes("x", text, strlen(text), TRACE_AUTO, &bytes, &em), OK);
-	assert_int_equal(arena_open(bytes, a), OK);
-	assert_int_equal(trace_parse("x", text, strlen(text), TRACE_AUTO, a, out, &em), OK);
+	assert_int_equal(trace_open("x", text, strlen(text), TRACE_AUTO, a, out, &em), OK);
 	return out;
 }
 
