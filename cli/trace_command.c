@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/printable.h"
 #include "sim/trace_generate.h"
+#include "sim/trace_set.h"
 
 #include <errno.h>
 #include <inttypes.h>

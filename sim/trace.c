@@ -71,7 +71,7 @@ static enum err read_all(struct trace_parser *p, enum trace_format f)
 		"tc-netem table)", p->name);
 }
 
-static size_t entry_bytes(enum trace_format f)
+size_t trace_entry_bytes(enum trace_format f)
 {
 	if (f == TRACE_MAHIMAHI)
 		return sizeof(uint32_t);
@@ -85,7 +85,7 @@ static struct trace_parser parser_init(const char *name, const char *text, size_
 	return (struct trace_parser){.name = name, .rest = {at, at + len}, .em = em};
 }
 
-static enum err count(const char *name, const char *text, size_t len, enum trace_format *f, size_t *n, struct errmsg *em)
+enum err trace_count(const char *name, const char *text, size_t len, enum trace_format *f, size_t *n, struct errmsg *em)
 {
 	struct trace_parser p = parser_init(name, text, len, em);
 	if (len > TRACE_BYTES_MAX)
@@ -119,17 +119,9 @@ static void finish_samples(struct trace *t, struct trace_sample *s)
 	t->mean_rtt_ns = t->n > t->n_lost ? sum_ns / (double)(t->n - t->n_lost) : 0;
 }
 
-enum err trace_open(const char *name, const char *text, size_t len, enum trace_format f, struct arena *out, struct trace *t, struct errmsg *em)
+void trace_read(const char *text, size_t len, enum trace_format f, size_t n, void *entries, struct trace *t)
 {
-	size_t n = 0;
-	enum err e = count(name, text, len, &f, &n, em);
-	if (e != OK)
-		return e;
-	if (arena_open(n * entry_bytes(f), out) != OK) // n is bounded: no overflow
-		return errmsg_fail(em, ERR_NOMEM, "%s: no memory for %zu entries", name, n);
-	void *entries = arena_alloc(out, n, entry_bytes(f));
-	ASSERT(entries != NULL);
-	struct trace_parser p = parser_init(name, text, len, em);
+	struct trace_parser p = parser_init("", text, len, NULL);
 	*t = (struct trace){.format = f, .n = n};
 	if (f == TRACE_MAHIMAHI) {
 		t->kind = TRACE_DELIVERIES;
@@ -141,13 +133,12 @@ enum err trace_open(const char *name, const char *text, size_t len, enum trace_f
 		t->kind = TRACE_DELAY;
 		t->samples = p.samples = entries;
 	}
-	e = read_all(&p, f);
+	enum err e = read_all(&p, f);
 	ASSERT(e == OK && p.n == n); // the first pass read the same text
 	t->n_duplicates = p.n_duplicates;
 	if (t->kind == TRACE_DELAY)
 		finish_samples(t, entries);
 	t->period_ns = period_of(t);
-	return OK;
 }
 
 // sample_index: the last sample not after a time within the period.

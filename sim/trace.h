@@ -9,12 +9,11 @@
 // - mahimahi packet-delivery traces: a millisecond a line, each an opportunity to deliver 1,500 bytes; the last one is the period.
 // - tc-netem distribution tables (*.dist): signed 16-bit numbers in units of sigma/8192, # comments.
 //
-// Text is hostile: an error names file and line, and memory is what a first pass over the text counts.
-// Pure; the arena holds everything; one thread per trace while parsing, any number reading it afterwards.
+// Text is hostile: an error names file and line, and memory is what a first pass over the text counts. sim/trace_set.h opens traces.
+// Pure; the caller holds all memory; one thread per trace while parsing, any number reading it afterwards.
 #ifndef HEARTH_SIM_TRACE_H
 #define HEARTH_SIM_TRACE_H
 
-#include "base/arena.h"
 #include "base/err.h"
 
 #include <stdbool.h>
@@ -66,10 +65,12 @@ struct trace_summary {
 
 // trace_format_name returns "hearth CSV", "ping -D output", ...
 const char *trace_format_name(enum trace_format f);
-// trace_open reads a trace into an arena of its own, which the caller closes; on failure the caller owes nothing. `name` stands before
-// messages: "home.csv:12: ...". ERR_FORMAT: not such a trace, or (with TRACE_AUTO) none we know. ERR_LIMIT: over a maximum. ERR_NOMEM.
-MUST_USE enum err trace_open(const char *name, const char *text, size_t len, enum trace_format f, struct arena *out, struct trace *t,
-	struct errmsg *em);
+// trace_count checks the whole text and counts its entries; TRACE_AUTO becomes the format found. `name` stands before messages:
+// "home.csv:12: ...". ERR_FORMAT: not such a trace, or (with TRACE_AUTO) none we know. ERR_LIMIT: over a maximum.
+MUST_USE enum err trace_count(const char *name, const char *text, size_t len, enum trace_format *f, size_t *n, struct errmsg *em);
+size_t trace_entry_bytes(enum trace_format f);
+// trace_read reads the text that trace_count took, with what it gave, into `entries`: zeroed, n of trace_entry_bytes(f), borrowed by the trace.
+void trace_read(const char *text, size_t len, enum trace_format f, size_t n, void *entries, struct trace *t);
 
 // trace_sample_at returns the sample of a TRACE_DELAY that holds at a time >= 0: the last one not after it, repeated with the period.
 const struct trace_sample *trace_sample_at(const struct trace *t, int64_t at_ns);

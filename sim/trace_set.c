@@ -4,6 +4,20 @@
 
 #include <string.h>
 
+enum err trace_open(const char *name, const char *text, size_t len, enum trace_format f, struct arena *out, struct trace *t, struct errmsg *em)
+{
+	size_t n = 0;
+	enum err e = trace_count(name, text, len, &f, &n, em);
+	if (e != OK)
+		return e;
+	if (arena_open(n * trace_entry_bytes(f), out) != OK) // n is bounded: no overflow
+		return errmsg_fail(em, ERR_NOMEM, "%s: no memory for %zu entries", name, n);
+	void *entries = arena_alloc(out, n, trace_entry_bytes(f));
+	ASSERT(entries != NULL);
+	trace_read(text, len, f, n, entries, t);
+	return OK;
+}
+
 enum err trace_set_get(struct trace_set *s, const struct trace_loader *l, const char *path, const struct trace **out, struct errmsg *em)
 {
 	const char *text;

@@ -1,13 +1,20 @@
-// The traces that a description names: each file is read once, however often it is named. Files come through the caller's loader.
+// Traces with their memory: one opened from its text, and the set of those that a description names. In a set each file is read once,
+// however often it is named; files come through the caller's loader.
 //
 // The set owns the traces and is not copied: what it gives away points into it. Zeroed but for `max` it is empty. One thread while reading.
 #ifndef HEARTH_SIM_TRACE_SET_H
 #define HEARTH_SIM_TRACE_SET_H
 
+#include "base/arena.h"
 #include "sim/trace.h"
 
 #define TRACE_SET_MAX 32
 #define TRACE_PATH_CAP 512
+
+// trace_open reads a trace into an arena of its own, which the caller closes; on failure the caller owes nothing. What trace_count says, or
+// ERR_NOMEM.
+MUST_USE enum err trace_open(const char *name, const char *text, size_t len, enum trace_format f, struct arena *out, struct trace *t,
+	struct errmsg *em);
 
 // The text of a trace; valid until the next call, or until who was given the loader returns.
 struct trace_loader {

@@ -2,7 +2,7 @@
 //
 // Input: a byte that picks the format, then the text.
 #include "sim/network.h"
-#include "sim/trace.h"
+#include "sim/trace_set.h"
 
 #include "tests/support/fuzz.h"
 

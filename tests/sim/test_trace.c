@@ -1,5 +1,5 @@
 // Trace files: the four formats, what is wrong with them and where, and looking things up.
-#include "sim/trace.h"
+#include "sim/trace_set.h"
 
 #include "base/rng.h"
 

@@ -3,6 +3,7 @@
 #define HEARTH_TESTS_SUPPORT_NETWORK_WORLD_H
 
 #include "sim/network.h"
+#include "sim/trace_set.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
