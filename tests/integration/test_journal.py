@@ -95,6 +95,11 @@ class Kept:
         folder = self.cluster.state(self.cluster.coordinator) / "journal"
         return sorted(folder.iterdir()) if folder.is_dir() else []
 
+    def wait_file(self):
+        """Returns the path of the one request that is on disk: what is half written is called .new."""
+        wait_until(lambda: [f.suffix for f in self.files()] == [".request"], 10, "the journal's file")
+        return self.files()[0]
+
     def wait_no_files(self):
         wait_until(lambda: not self.files(), 10, "an empty journal")
 
@@ -192,8 +197,7 @@ def test_an_answer_in_one_piece_is_one_event_of_the_same_bytes(kept):
     with socket.create_connection(("127.0.0.1", kept.api.port)) as s:
         body = json.dumps({"model": "tiny", "prompt": "hello", "max_tokens": many(3000), "seed": 3}).encode()
         s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        wait_until(kept.files, 10, "the journal's file")
-        id = kept.files()[0].read_bytes()[8:24].hex()
+        id = kept.wait_file().read_bytes()[8:24].hex()
         kept.kill()
     kept.start_again()
     evs = events(kept.all_of(id))
@@ -401,9 +405,8 @@ def test_a_journal_of_another_wire_type_or_model_is_refused_and_waits(kept):
 def test_more_requests_than_can_be_under_way_stay_for_the_next_start(tiny_cluster):
     kept = Kept(tiny_cluster, "--no-node", "--nodes", "1")
     _, id = kept.post(stream=True, prompt="hello", seed=9, max_tokens=4, hearth={"keep": True})
-    wait_until(kept.files, 10, "the journal's file")
+    file = kept.wait_file()
     kept.kill()
-    (file,) = kept.files()
     data = file.read_bytes()[:-32]
     ids = [id] + ["%032x" % i for i in range(2, 66)]
     for i in range(2, 66):
