@@ -59,7 +59,7 @@ static int64_t wait_for_reads(struct group *g, int32_t layer, int64_t begin_ns)
 	for (int32_t m = 0; m < s->n_devices && s->group.streamed > 0; m++) {
 		double bytes = (double)model_shape_layer_bytes(&s->shape, layer) / s->n_devices * s->group.streamed;
 		int64_t from_ns = g->read_end_ns[m] > slot_ns ? g->read_end_ns[m] : slot_ns;
-		g->read_end_ns[m] = from_ns + prediction_ns(bytes / s->devices[m].disk_rate);
+		g->read_end_ns[m] = from_ns + quantity_ns(bytes / s->devices[m].disk_rate);
 		add(g, REPORT_DISK, m, -1, 0, from_ns, g->read_end_ns[m]);
 		if (g->read_end_ns[m] > begin_ns)
 			g->p->report.devices[m].stall_ns += g->read_end_ns[m] - begin_ns;
@@ -76,7 +76,7 @@ static void run_layer(struct group *g, int32_t layer, const struct cost_batch *b
 	for (int32_t part = 0; part < s->group.per_layer; part++) {
 		int64_t end_ns = g->now_ns;
 		for (int32_t m = 0; m < s->n_devices; m++) {
-			int64_t done_ns = g->now_ns + prediction_ns(part_s(g, m, layer, b));
+			int64_t done_ns = g->now_ns + quantity_ns(part_s(g, m, layer, b));
 			add(g, REPORT_COMPUTE, m, -1, b->n_tokens, g->now_ns, done_ns);
 			end_ns = done_ns > end_ns ? done_ns : end_ns;
 		}
@@ -90,7 +90,7 @@ static void sample(struct group *g, int32_t request)
 {
 	struct cost_case c = scenario_case(g->s);
 	int64_t begin_ns = g->now_ns;
-	g->now_ns += prediction_ns(cost_head_s(&c, 1));
+	g->now_ns += quantity_ns(cost_head_s(&c, 1));
 	add(g, REPORT_HEAD, g->s->plan.head, -1, 1, begin_ns, g->now_ns);
 	report_token(&g->p->report, request, g->now_ns);
 }
@@ -103,7 +103,7 @@ static void run_step(struct group *g, const struct cost_batch *b)
 
 static void answer(struct group *g, const struct scenario_request *q)
 {
-	int64_t at_ns = prediction_ns(q->at_s), limit_ns = prediction_ns(g->s->duration_s);
+	int64_t at_ns = quantity_ns(q->at_s), limit_ns = quantity_ns(g->s->duration_s);
 	int32_t request = report_submit(&g->p->report, at_ns, q->n_prompt);
 	if (g->now_ns < at_ns)
 		g->now_ns = at_ns;
@@ -183,7 +183,7 @@ enum err prediction_of_group(const struct scenario *s, struct prediction *p, str
 	enum err e = scenario_network(s, devices, s->n_devices, &g.arena, &g.network, em);
 	if (e == OK)
 		e = exchange_init(
-			&g.exchange, &g.network, s->group.exchange, s->n_devices, prediction_ns(s->group.software_s), em);
+			&g.exchange, &g.network, s->group.exchange, s->n_devices, quantity_ns(s->group.software_s), em);
 	if (e == OK) {
 		g.exchange.ctx = &g;
 		g.exchange.on_message = on_message;

@@ -3,14 +3,10 @@
 #define HEARTH_SIM_PREDICTION_HOST_H
 
 #include "sim/prediction.h"
+#include "sim/quantity.h"
 
 MUST_USE enum err prediction_on_world(const struct scenario *s, struct prediction *p, struct errmsg *em);
 MUST_USE enum err prediction_on_model(const struct scenario *s, struct prediction *p, struct errmsg *em);
 MUST_USE enum err prediction_of_group(const struct scenario *s, struct prediction *p, struct errmsg *em);
-
-static inline int64_t prediction_ns(double seconds)
-{
-	return (int64_t)(seconds * 1e9 + 0.5);
-}
 
 #endif

@@ -20,8 +20,8 @@ static void add(
 		.device = device,
 		.peer = peer,
 		.n_tokens = n_tokens,
-		.begin_ns = prediction_ns(begin_s),
-		.end_ns = prediction_ns(end_s)};
+		.begin_ns = quantity_ns(begin_s),
+		.end_ns = quantity_ns(end_s)};
 	report_add(&w->p->report, &i);
 }
 
@@ -53,7 +53,7 @@ static void go_round(struct walk *w, const struct cost_batch *b)
 			double begin_s = w->t;
 			w->t = cost_runner_visit(&w->runners[i], round, w->t, b, &use);
 			add(w, REPORT_COMPUTE, at, -1, b->n_tokens, begin_s, w->t);
-			w->p->report.devices[at].stall_ns += prediction_ns(use.stall_s);
+			w->p->report.devices[at].stall_ns += quantity_ns(use.stall_s);
 		}
 	}
 	hop(w, at, p->head, b->n_tokens);
@@ -64,12 +64,12 @@ static void sample(struct walk *w, int32_t request)
 	double begin_s = w->t;
 	w->t += cost_head_s(&w->c, 1);
 	add(w, REPORT_HEAD, w->s->plan.head, -1, 1, begin_s, w->t);
-	report_token(&w->p->report, request, prediction_ns(w->t));
+	report_token(&w->p->report, request, quantity_ns(w->t));
 }
 
 static void answer(struct walk *w, const struct scenario_request *q)
 {
-	int32_t request = report_submit(&w->p->report, prediction_ns(q->at_s), q->n_prompt);
+	int32_t request = report_submit(&w->p->report, quantity_ns(q->at_s), q->n_prompt);
 	if (w->t < q->at_s)
 		w->t = q->at_s;
 	for (int32_t pos = 0; pos < q->n_prompt; pos += w->s->chunk) {

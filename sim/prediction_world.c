@@ -35,8 +35,8 @@ static void on_read(void *ctx, int32_t stage, double begin_s, double end_s)
 	struct report_interval i = {.kind = REPORT_DISK,
 		.device = h->s->plan.stages[stage].device,
 		.peer = -1,
-		.begin_ns = prediction_ns(begin_s),
-		.end_ns = prediction_ns(end_s)};
+		.begin_ns = quantity_ns(begin_s),
+		.end_ns = quantity_ns(end_s)};
 	report_add(&h->p->report, &i);
 }
 
@@ -53,8 +53,8 @@ static int64_t forward_ns(struct host *h, const struct sim_work *w)
 	struct cost_use use;
 	double begin_s = (double)w->begin_ns / 1e9;
 	double end_s = cost_runner_visit(&h->runners[stage], 0, begin_s, &b, &use);
-	h->p->report.devices[h->devices[w->machine]].stall_ns += prediction_ns(use.stall_s);
-	return prediction_ns(end_s) - w->begin_ns;
+	h->p->report.devices[h->devices[w->machine]].stall_ns += quantity_ns(use.stall_s);
+	return quantity_ns(end_s) - w->begin_ns;
 }
 
 static int64_t duration_ns(void *ctx, const struct sim_work *w)
@@ -63,11 +63,11 @@ static int64_t duration_ns(void *ctx, const struct sim_work *w)
 	const struct cluster_device *d = &h->s->devices[h->devices[w->machine]];
 	switch (w->kind) {
 	case SIM_EMBED:
-		return prediction_ns(w->n_tokens * (double)h->s->hidden_dim * sizeof(float) / d->cpu_rate);
+		return quantity_ns(w->n_tokens * (double)h->s->hidden_dim * sizeof(float) / d->cpu_rate);
 	case SIM_FORWARD:
 		return forward_ns(h, w);
 	case SIM_SAMPLE:
-		return prediction_ns(cost_head_s(&h->c, w->n_tokens));
+		return quantity_ns(cost_head_s(&h->c, w->n_tokens));
 	case SIM_LOAD:
 		return LOAD_NS;
 	case SIM_STORE:
@@ -230,9 +230,9 @@ static enum err wait_until_ready(struct host *h, struct errmsg *em)
 static enum err run_requests(struct host *h, struct errmsg *em)
 {
 	const struct scenario *s = h->s;
-	int64_t start_ns = sim_world_now_ns(h->w), end_ns = start_ns + prediction_ns(s->duration_s);
+	int64_t start_ns = sim_world_now_ns(h->w), end_ns = start_ns + quantity_ns(s->duration_s);
 	for (int32_t i = 0; i < s->n_requests; i++) {
-		struct sim_request q = {.at_ns = start_ns + prediction_ns(s->requests[i].at_s),
+		struct sim_request q = {.at_ns = start_ns + quantity_ns(s->requests[i].at_s),
 			.n_prompt = s->requests[i].n_prompt,
 			.n_predict = s->requests[i].n_predict,
 			.sampling = {.top_p = 1}};

@@ -5,6 +5,7 @@
 #include "base/err.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 enum quantity {
 	QUANTITY_BYTES, // bytes
@@ -18,6 +19,16 @@ enum quantity {
 MUST_USE enum err quantity_parse(enum quantity q, const char *text, double *out, struct errmsg *em);
 // quantity_units lists the units: "B, kB, MB, ...".
 const char *quantity_units(enum quantity q);
+
+// What quantities are to a network: whole nanoseconds of a time, whole bits/s of a rate.
+static inline int64_t quantity_ns(double seconds)
+{
+	return (int64_t)(seconds * 1e9 + 0.5);
+}
+static inline uint64_t quantity_bits(double bytes_per_s)
+{
+	return (uint64_t)(bytes_per_s * 8 + 0.5);
+}
 
 struct quantity_text {
 	char text[32];

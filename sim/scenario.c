@@ -267,7 +267,7 @@ enum err scenario_open(const char *name, const char *text, size_t len, const str
 	if (e == OK)
 		e = allocate(out, &matrix, em);
 	if (e == OK) {
-		struct scenario_reader r = {.file = name, .em = em, .s = out, .loader = loader, .subject = ""};
+		struct scenario_reader r = {.file = name, .em = em, .s = out, .traces = &out->traces, .loader = loader, .subject = ""};
 		e = read_root(&r, root, matrix);
 	}
 	arena_close(&tree);

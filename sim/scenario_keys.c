@@ -1,7 +1,6 @@
 #include "sim/scenario_keys.h"
 
 #include "base/printable.h"
-#include "base/suggest.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -212,7 +211,7 @@ static enum err read_key(struct scenario_reader *r, const struct toml_value *v, 
 	snprintf(full, sizeof full, "%.60s.%.50s", where, k->name);
 	bool is_derived = false,
 	     is_figure = k->kind == KEY_BYTES || k->kind == KEY_QUANTITY || k->kind == KEY_NUMBER || k->kind == KEY_INT;
-	enum err e = v->type == TOML_TABLE && is_figure ? unwrap_derived(r, &v, full, &is_derived) : OK;
+	enum err e = v->type == TOML_TABLE && is_figure && r->s ? unwrap_derived(r, &v, full, &is_derived) : OK;
 	if (e == OK)
 		e = read_value(r, v, full, k, (char *)out + k->offset);
 	if (e == OK && is_derived && derived)
@@ -237,4 +236,38 @@ enum err scenario_read_table(struct scenario_reader *r, const struct toml_value 
 		if (keys[i].is_required && toml_find(table, keys[i].name) == NULL)
 			return scenario_fail(r, table, where, "%s is missing", keys[i].name);
 	return OK;
+}
+
+// ---- Names
+
+enum err scenario_no_such(const struct scenario_reader *r, const struct toml_value *at, const char *where, const char *what,
+	const struct suggest *s)
+{
+	if (s->best)
+		return scenario_fail(r, at, where, "there is no %s %s, did you mean %s?", what, s->word, s->best);
+	return scenario_fail(r, at, where, "there is no %s %s", what, s->word);
+}
+
+enum err scenario_find_profile(const struct scenario_reader *r, const struct toml_value *table, const char *where, const char *name,
+	const struct profile **out)
+{
+	char full[WHERE_CAP];
+	struct suggest s = suggest_init(name);
+	*out = name[0] ? profile_find(name) : NULL;
+	if (name[0] == '\0' || *out)
+		return OK;
+	for (size_t i = 0; i < n_profiles(); i++)
+		suggest_offer(&s, profile_at(i)->name);
+	snprintf(full, sizeof full, "%.60s.profile", where);
+	return scenario_no_such(r, toml_find(table, "profile"), full, "profile", &s);
+}
+
+enum err scenario_read_trace(const struct scenario_reader *r, const struct toml_value *v, const char *where, const struct trace **out)
+{
+	char full[WHERE_CAP];
+	struct errmsg why;
+	snprintf(full, sizeof full, "%.60s.trace", where);
+	if (v->type != TOML_STRING || v->text.len == 0 || v->text.len >= TRACE_PATH_CAP || strlen(v->text.data) != v->text.len)
+		return scenario_fail(r, v, full, "want the name of a file");
+	return trace_set_get(r->traces, r->loader, v->text.data, out, &why) == OK ? OK : scenario_fail(r, v, full, "%s", why.text);
 }

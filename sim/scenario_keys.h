@@ -1,7 +1,8 @@
-// One table of a scenario file into one struct, by a list of keys: the inside of sim/scenario*.c.
+// One table of a scenario file into one struct, by a list of keys: the inside of sim/scenario*.c and of sim/shell/topology.c.
 #ifndef HEARTH_SIM_SCENARIO_KEYS_H
 #define HEARTH_SIM_SCENARIO_KEYS_H
 
+#include "base/suggest.h"
 #include "base/toml.h"
 #include "sim/quantity.h"
 #include "sim/scenario.h"
@@ -33,7 +34,8 @@ struct scenario_key {
 struct scenario_reader {
 	const char *file;
 	struct errmsg *em;
-	struct scenario *s; // its list of derived figures
+	struct scenario *s; // its list of derived figures; NULL: figures cannot be derived
+	struct trace_set *traces;
 	const struct trace_loader *loader;
 	const char *subject; // who a derived figure is of: "D3", "model"
 };
@@ -41,9 +43,17 @@ struct scenario_reader {
 // scenario_fail writes "file:line: where: ..." and returns ERR_FORMAT.
 enum err scenario_fail(const struct scenario_reader *r, const struct toml_value *at, const char *where, const char *fmt, ...)
 	PRINTF_LIKE(4, 5);
+// scenario_no_such fails with "there is no WHAT NAME", and with the nearest of the names that were offered to `s`.
+enum err scenario_no_such(const struct scenario_reader *r, const struct toml_value *at, const char *where, const char *what,
+	const struct suggest *s);
 // scenario_read_table fills the struct `out` by the keys' offsets; `where` is the table's name. *derived (may be NULL) gets the bits.
 MUST_USE enum err scenario_read_table(struct scenario_reader *r, const struct toml_value *table, const char *where,
 	const struct scenario_key *keys, size_t n_keys, void *out, uint32_t *derived);
+
+// What the keys `profile` (of a table that was read; its text, which may be empty: NULL then) and `trace` name. `where` is the table's name.
+MUST_USE enum err scenario_find_profile(const struct scenario_reader *r, const struct toml_value *table, const char *where, const char *name,
+	const struct profile **out);
+MUST_USE enum err scenario_read_trace(const struct scenario_reader *r, const struct toml_value *v, const char *where, const struct trace **out);
 
 // The parts of a file; each reads its tables of the root into r->s. In this order, as each needs those before it.
 MUST_USE enum err scenario_read_model(struct scenario_reader *r, const struct toml_value *table);

@@ -2,7 +2,6 @@
 #include "sim/scenario_keys.h"
 
 #include "base/printable.h"
-#include "base/suggest.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -29,34 +28,18 @@ struct raw_delay {
 		.min = RATE_MIN, .max = RATE_MAX \
 	}
 
-static enum err read_trace(struct scenario_reader *r, const struct toml_value *v, const char *where, const struct trace **out)
-{
-	struct errmsg why;
-	if (v->type != TOML_STRING || v->text.len == 0 || v->text.len >= TRACE_PATH_CAP || strlen(v->text.data) != v->text.len)
-		return scenario_fail(r, v, where, "want the name of a file");
-	if (trace_set_get(&r->s->traces, r->loader, v->text.data, out, &why) != OK)
-		return scenario_fail(r, v, where, "%s", why.text);
-	return (*out)->kind == TRACE_DELAY ? OK : scenario_fail(r, v, where, "%.200s: a trace of delays is wanted", v->text.data);
-}
-
 static enum err read_delay(struct scenario_reader *r, const struct toml_value *table, const char *where,
 	const struct raw_delay *raw, struct scenario_delay *out)
 {
 	out->fixed_s = raw->delay;
 	if (raw->profile[0] && raw->trace)
 		return scenario_fail(r, table, where, "want profile or trace, not both");
-	if (raw->trace)
-		return read_trace(r, raw->trace, where, &out->trace);
-	if (raw->profile[0] == '\0')
-		return OK;
-	out->profile = profile_find(raw->profile);
-	if (out->profile)
-		return OK;
-	struct suggest s = suggest_init(raw->profile);
-	for (size_t i = 0; i < n_profiles(); i++)
-		suggest_offer(&s, profile_at(i)->name);
-	return scenario_fail(r, table, where, "unknown profile %s%s%s%s", raw->profile, s.best ? ", did you mean " : "",
-		s.best ? s.best : "", s.best ? "?" : "");
+	enum err e = scenario_find_profile(r, table, where, raw->profile, &out->profile);
+	if (e == OK && raw->trace)
+		e = scenario_read_trace(r, raw->trace, where, &out->trace);
+	if (e == OK && out->trace && out->trace->kind != TRACE_DELAY)
+		return scenario_fail(r, raw->trace, where, "%.200s: a trace of delays is wanted", raw->trace->text.data);
+	return e;
 }
 
 // ---- Access points
@@ -89,10 +72,7 @@ static enum err find_access_point(struct scenario_reader *r, const struct toml_v
 			*out = i;
 		suggest_offer(&s, r->s->access_points[i].name);
 	}
-	if (name[0] == '\0' || *out >= 0)
-		return OK;
-	return scenario_fail(r, table, "device.access_point", "there is no %s%s%s%s", name, s.best ? ", did you mean " : "",
-		s.best ? s.best : "", s.best ? "?" : "");
+	return name[0] == '\0' || *out >= 0 ? OK : scenario_no_such(r, table, "device.access_point", "access point", &s);
 }
 
 // ---- Devices
@@ -208,8 +188,7 @@ enum err scenario_find_device(
 		}
 		suggest_offer(&s, r->s->devices[i].name);
 	}
-	return scenario_fail(r, at, where, "there is no device %s%s%s%s", shown, s.best ? ", did you mean " : "",
-		s.best ? s.best : "", s.best ? "?" : "");
+	return scenario_no_such(r, at, where, "device", &s);
 }
 
 // ---- Links

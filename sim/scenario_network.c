@@ -2,6 +2,7 @@
 #include "sim/scenario.h"
 
 #include "sim/network.h"
+#include "sim/quantity.h"
 
 #define FLOWS_PER_PAIR 8 // control and data, each with its successor while both live, and dials that cross
 #define FLOWS_MAX 4096
@@ -21,11 +22,6 @@ size_t scenario_network_bytes(int32_t n_machines)
 	return network_arena_bytes(&l);
 }
 
-static uint64_t bits_per_s(double rate)
-{
-	return (uint64_t)(rate * 8);
-}
-
 static struct network_delay delay_of(const struct scenario_delay *d)
 {
 	if (d->profile)
@@ -41,9 +37,9 @@ static enum err put_station(const struct scenario *s, int32_t device, int32_t ma
 	struct network_station_params p = {.access_point = NETWORK_WIRED, .delay = delay_of(&st->delay)};
 	if (st->access_point >= 0) {
 		p.access_point = st->access_point;
-		p.air_bps = bits_per_s(s->access_points[st->access_point].rate);
+		p.air_bps = quantity_bits(s->access_points[st->access_point].rate);
 	} else {
-		p.up_bps = p.down_bps = bits_per_s(st->rate);
+		p.up_bps = p.down_bps = quantity_bits(st->rate);
 	}
 	return network_station(n, machine, &p, em);
 }
@@ -55,10 +51,10 @@ static enum err put_link(const struct scenario *s, int32_t a, int32_t b, int32_t
 	const struct scenario_link *l = scenario_link(s, a, b);
 	double fixed_s = l->delay.fixed_s + s->stations[a].delay.fixed_s + s->stations[b].delay.fixed_s;
 	struct network_link_params p = {
-		.base_ns = (int64_t)(fixed_s * 1e9 + 0.5),
+		.base_ns = quantity_ns(fixed_s),
 		.delay = delay_of(&l->delay),
-		.rate_bps = bits_per_s(l->rate),
-		.rate_back_bps = bits_per_s(l->rate),
+		.rate_bps = quantity_bits(l->rate),
+		.rate_back_bps = quantity_bits(l->rate),
 		.loss = l->loss,
 	};
 	return network_link(n, machine_a, machine_b, &p, em);

@@ -1,15 +1,12 @@
 #include "sim/trial_scenario.h"
 
+#include "sim/quantity.h"
+
 #include <string.h>
 
 #define CTX_MAX_HERE 256       // positions: answers under faults are short
 #define LOAD_LAYER_NS 50000000 // from a warm page cache
 #define STORE_NS 5000000
-
-static int64_t ns(double seconds)
-{
-	return (int64_t)(seconds * 1e9 + 0.5);
-}
 
 static void fill_machine(const struct scenario *s, int32_t device, struct sim_machine *m)
 {
@@ -18,10 +15,10 @@ static void fill_machine(const struct scenario *s, int32_t device, struct sim_ma
 	m->is_enrolled = true;
 	memcpy(m->name, d->name, NAME_CAP);
 	m->speed = (struct sim_speed){
-		.visit_ns = ns(d->visit_s),
-		.layer_ns = ns(layer_s),
-		.token_layer_ns = ns(d->cpu_flops > 0 ? model_shape_layer_flops(&s->shape, 0) / d->cpu_flops : layer_s),
-		.head_ns = ns((double)s->shape.head_bytes / rate),
+		.visit_ns = quantity_ns(d->visit_s),
+		.layer_ns = quantity_ns(layer_s),
+		.token_layer_ns = quantity_ns(d->cpu_flops > 0 ? model_shape_layer_flops(&s->shape, 0) / d->cpu_flops : layer_s),
+		.head_ns = quantity_ns((double)s->shape.head_bytes / rate),
 		.load_layer_ns = LOAD_LAYER_NS,
 		.store_ns = STORE_NS,
 	};

@@ -5,196 +5,30 @@
 #include "base/suggest.h"
 #include "base/toml.h"
 #include "sim/quantity.h"
+#include "sim/scenario_keys.h"
 
 #include <arpa/inet.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SUBNET_DEFAULT 77
 #define DEVICE_OCTET 255 // 127.S.255.x is left to the devices' own addresses
-#define RATE_MIN_BPS 1000.0
-#define BITS_PER_BYTE 8.0
-#define NS_PER_S 1e9
-#define WHERE_CAP 96
 
 struct reader {
-	const char *file;
-	const struct trace_loader *loader;
+	struct scenario_reader keys; // the words are a scenario's, but nothing is derived
 	struct topology *t;
-	struct errmsg *em;
 };
 
-// A key: its setter gets where to put the value.
-struct key {
-	const char *name;
-	enum err (*set)(struct reader *r, const struct toml_value *v, const char *where, void *out);
-	size_t offset;
-	bool is_required;
-};
-
-static enum err fail(const struct reader *r, const struct toml_value *at, const char *where, const char *fmt, ...) PRINTF_LIKE(4, 5);
-
-static enum err fail(const struct reader *r, const struct toml_value *at, const char *where, const char *fmt, ...)
-{
-	char text[300];
-	va_list ap;
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
-	va_end(ap);
-	return errmsg_fail(r->em, ERR_FORMAT, "%.100s:%d: %s%s%s", r->file, at->line, where, where[0] ? ": " : "", text);
-}
-
-static enum err refuse_type(const struct reader *r, const struct toml_value *v, const char *where, const char *want)
-{
-	return fail(r, v, where, "got %s, want %s", toml_type_name(v->type), want);
-}
-
-// no_such fails with "there is no WHAT NAME", and the nearest of the names offered to `s` before.
-static enum err no_such(const struct reader *r, const struct toml_value *at, const char *where, const char *what, const struct suggest *s)
-{
-	if (s->best)
-		return fail(r, at, where, "there is no %s %s, did you mean %s?", what, s->word, s->best);
-	return fail(r, at, where, "there is no %s %s", what, s->word);
-}
-
-static enum err read_table(struct reader *r, const struct toml_value *table, const char *where, const struct key *keys, size_t n_keys, void *out)
-{
-	if (table->type != TOML_TABLE)
-		return refuse_type(r, table, where, "a table");
-	for (const struct toml_value *v = table->items.first; v; v = v->next) {
-		char shown[64], full[WHERE_CAP];
-		printable_copy(v->key.data, v->key.len, shown, sizeof shown);
-		struct suggest s = suggest_init(shown);
-		const struct key *k = NULL;
-		for (size_t i = 0; i < n_keys && !k; i++) {
-			suggest_offer(&s, keys[i].name);
-			k = strlen(keys[i].name) == v->key.len && memcmp(keys[i].name, v->key.data, v->key.len) == 0 ? &keys[i] : NULL;
-		}
-		snprintf(full, sizeof full, "%s%s%s", where, where[0] ? "." : "", shown);
-		if (!k)
-			return s.best ? fail(r, v, full, "unknown key, did you mean %s?", s.best) : fail(r, v, full, "unknown key");
-		enum err e = k->set(r, v, full, (char *)out + k->offset);
-		if (e != OK)
-			return e;
-	}
-	for (size_t i = 0; i < n_keys; i++)
-		if (keys[i].is_required && !toml_find(table, keys[i].name))
-			return fail(r, table, where, "%s is missing", keys[i].name);
-	return OK;
-}
-
-// ---- Values
-
-// set_value keeps the value itself, for who has to look at several together.
-static enum err set_value(struct reader *r, const struct toml_value *v, const char *where, void *out)
-{
-	(void)r;
-	(void)where;
-	*(const struct toml_value **)out = v;
-	return OK;
-}
-
-static enum err set_name(struct reader *r, const struct toml_value *v, const char *where, void *out)
-{
-	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-	if (v->type != TOML_STRING)
-		return refuse_type(r, v, where, "a string");
-	size_t n = strspn(v->text.data, allowed);
-	if (n == 0 || n != v->text.len || n >= NAME_CAP)
-		return fail(r, v, where, "want 1 to %d letters, digits, '.', '_' or '-'", NAME_CAP - 1);
-	memcpy(out, v->text.data, n + 1);
-	return OK;
-}
-
-static enum err read_quantity(struct reader *r, const struct toml_value *v, const char *where, enum quantity q, double *out)
-{
-	struct errmsg why;
-	if (v->type != TOML_STRING || strlen(v->text.data) != v->text.len)
-		return fail(r, v, where, "got %s, want a string with a number and one of %s", toml_type_name(v->type), quantity_units(q));
-	enum err e = quantity_parse(q, v->text.data, out, &why);
-	return e == OK ? OK : fail(r, v, where, "%.280s", why.text);
-}
-
-static enum err set_time(struct reader *r, const struct toml_value *v, const char *where, void *out)
-{
-	double s = 0;
-	enum err e = read_quantity(r, v, where, QUANTITY_TIME, &s);
-	if (e != OK)
-		return e;
-	if (!(s >= 0 && s * NS_PER_S <= (double)NETWORK_DELAY_MAX_NS))
-		return fail(r, v, where, "got %s, want 0 s to %s", quantity_print(QUANTITY_TIME, s).text,
-			quantity_print(QUANTITY_TIME, (double)NETWORK_DELAY_MAX_NS / NS_PER_S).text);
-	*(int64_t *)out = (int64_t)(s * NS_PER_S + 0.5);
-	return OK;
-}
-
-static enum err set_rate(struct reader *r, const struct toml_value *v, const char *where, void *out)
-{
-	double rate = 0;
-	enum err e = read_quantity(r, v, where, QUANTITY_RATE, &rate);
-	if (e != OK)
-		return e;
-	double bps = rate * BITS_PER_BYTE;
-	if (!(bps >= RATE_MIN_BPS && bps <= (double)NETWORK_RATE_MAX))
-		return fail(r, v, where, "got %s, want 1 kbit/s to 1 Tbit/s", quantity_print(QUANTITY_RATE, rate).text);
-	*(uint64_t *)out = (uint64_t)(bps + 0.5);
-	return OK;
-}
-
-static enum err set_loss(struct reader *r, const struct toml_value *v, const char *where, void *out)
-{
-	if (v->type != TOML_FLOAT && v->type != TOML_INT)
-		return refuse_type(r, v, where, "a number");
-	double p = v->type == TOML_INT ? (double)v->i : v->f;
-	if (!(p >= 0 && p <= 0.9))
-		return fail(r, v, where, "got %g, want 0 to 0.9: the chance of each packet to be lost", p);
-	*(double *)out = p;
-	return OK;
-}
-
-static enum err set_profile(struct reader *r, const struct toml_value *v, const char *where, void *out)
-{
-	char shown[32];
-	if (v->type != TOML_STRING)
-		return refuse_type(r, v, where, "a string");
-	printable_copy(v->text.data, v->text.len, shown, sizeof shown);
-	struct suggest s = suggest_init(shown);
-	for (size_t i = 0; i < n_profiles(); i++)
-		suggest_offer(&s, profile_at(i)->name);
-	*(const struct profile **)out = profile_find(shown);
-	return *(const struct profile **)out ? OK : no_such(r, v, where, "profile", &s);
-}
-
-static enum err set_seed(struct reader *r, const struct toml_value *v, const char *where, void *out)
-{
-	if (v->type != TOML_INT)
-		return refuse_type(r, v, where, "an integer");
-	if (v->i < 0)
-		return fail(r, v, where, "got %lld, want 0 or more", (long long)v->i);
-	*(uint64_t *)out = (uint64_t)v->i;
-	return OK;
-}
-
-static enum err set_subnet(struct reader *r, const struct toml_value *v, const char *where, void *out)
-{
-	if (v->type != TOML_INT)
-		return refuse_type(r, v, where, "an integer");
-	if (v->i < 1 || v->i > 254)
-		return fail(r, v, where, "got %lld, want 1 to 254: addresses begin with 127 and this", (long long)v->i);
-	*(int32_t *)out = (int32_t)v->i;
-	return OK;
-}
+// ---- Addresses
 
 // "127.77.255.1:7433". Names are not looked up, and other machines are not for this relay.
-static enum err set_address(struct reader *r, const struct toml_value *v, const char *where, void *out)
+static enum err read_address(const struct reader *r, const struct toml_value *v, struct topology_device *d)
 {
-	struct topology_device *d = out;
+	static const char where[] = "device.at";
 	struct in_addr ip;
 	char host[32] = "", *end = NULL;
 	if (v->type != TOML_STRING)
-		return refuse_type(r, v, where, "a string");
+		return scenario_fail(&r->keys, v, where, "got %s, want a string", toml_type_name(v->type));
 	const char *colon = strlen(v->text.data) == v->text.len ? strrchr(v->text.data, ':') : NULL;
 	size_t n = colon ? (size_t)(colon - v->text.data) : 0;
 	if (n > 0 && n < sizeof host)
@@ -202,58 +36,63 @@ static enum err set_address(struct reader *r, const struct toml_value *v, const 
 	bool is_number = colon && colon[1] >= '0' && colon[1] <= '9';
 	unsigned long port = is_number ? strtoul(colon + 1, &end, 10) : 0;
 	if (inet_pton(AF_INET, host, &ip) != 1 || !is_number || *end != '\0' || port < 1 || port > 65535)
-		return fail(r, v, where, "want an IPv4 address and a port, such as \"127.0.0.1:7433\"");
+		return scenario_fail(&r->keys, v, where, "want an IPv4 address and a port, such as \"127.0.0.1:7433\"");
 	d->ip = ntohl(ip.s_addr);
 	d->port = (uint16_t)port;
 	if (d->ip >> 24 != 127)
-		return fail(r, v, where, "%s is not of this machine: want 127.x.x.x", host);
+		return scenario_fail(&r->keys, v, where, "%s is not of this machine: want 127.x.x.x", host);
 	return OK;
-}
-
-// ---- Traces
-
-static enum err set_trace(struct reader *r, const struct toml_value *v, const char *where, void *out)
-{
-	struct errmsg why;
-	if (v->type != TOML_STRING)
-		return refuse_type(r, v, where, "a string");
-	if (v->text.len == 0 || v->text.len >= TRACE_PATH_CAP || strlen(v->text.data) != v->text.len)
-		return fail(r, v, where, "want the name of a file");
-	enum err e = trace_set_get(&r->t->traces, r->loader, v->text.data, out, &why);
-	return e == OK ? OK : fail(r, v, where, "%.280s", why.text);
 }
 
 // ---- Delays and links
 
+// What a device or a link says, as it stands there; then what that names.
 struct raw_path {
-	int64_t delay_ns, spread_ns, offset_ns;
+	char name[NAME_CAP], access_point[NAME_CAP], profile_name[NAME_CAP];
+	double delay, offset, spread, rate, rate_back, loss;
+	const struct toml_value *trace_name, *between, *at;
 	const struct profile *profile;
 	const struct trace *trace;
-	uint64_t rate_bps, rate_back_bps;
-	double loss;
-	const struct toml_value *between;
-	char name[NAME_CAP];
-	char access_point[NAME_CAP];
-	struct topology_device at;
+	int64_t offset_ns, spread_ns;
 };
 
 #define AT(field) offsetof(struct raw_path, field)
-#define DELAY_KEYS                                                                                                     \
-	{"delay", set_time, AT(delay_ns), false}, {"profile", set_profile, AT(profile), false}, {"trace", set_trace, AT(trace), false},      \
-		{"offset", set_time, AT(offset_ns), false}, {"rate", set_rate, AT(rate_bps), false}
-#define LINK_KEYS                                                                                                      \
-	DELAY_KEYS, {"rate_back", set_rate, AT(rate_back_bps), false}, {"spread", set_time, AT(spread_ns), false}, {"loss", set_loss, AT(loss), false}
+#define NAME_KEY(key, field, required) {.name = key, .kind = KEY_NAME, .offset = AT(field), .is_required = required}
+#define VALUE_KEY(key, field, required) {.name = key, .kind = KEY_VALUE, .offset = AT(field), .is_required = required}
+#define TIME_KEY(key, field) \
+	{.name = key, .kind = KEY_QUANTITY, .quantity = QUANTITY_TIME, .offset = AT(field), .max = (double)NETWORK_DELAY_MAX_NS / 1e9}
+#define RATE_KEY(key, field) \
+	{.name = key, .kind = KEY_QUANTITY, .quantity = QUANTITY_RATE, .offset = AT(field), .min = NETWORK_RATE_MIN / 8.0, \
+		.max = (double)NETWORK_RATE_MAX / 8}
+#define DELAY_KEYS \
+	TIME_KEY("delay", delay), NAME_KEY("profile", profile_name, false), VALUE_KEY("trace", trace_name, false), TIME_KEY("offset", offset), \
+		RATE_KEY("rate", rate)
+#define LINK_KEYS \
+	DELAY_KEYS, RATE_KEY("rate_back", rate_back), TIME_KEY("spread", spread), {.name = "loss", .kind = KEY_NUMBER, .offset = AT(loss), .max = 0.9}
+
+static enum err read_path(struct reader *r, const struct toml_value *table, const char *where, const struct scenario_key *keys, size_t n_keys,
+	struct raw_path *raw)
+{
+	enum err e = scenario_read_table(&r->keys, table, where, keys, n_keys, raw, NULL);
+	if (e == OK)
+		e = scenario_find_profile(&r->keys, table, where, raw->profile_name, &raw->profile);
+	if (e == OK && raw->trace_name)
+		e = scenario_read_trace(&r->keys, raw->trace_name, where, &raw->trace);
+	raw->offset_ns = quantity_ns(raw->offset);
+	raw->spread_ns = quantity_ns(raw->spread);
+	return e;
+}
 
 static enum err make_delay(struct reader *r, const struct toml_value *at, const char *where, const struct raw_path *raw, struct network_delay *out)
 {
 	bool has_table = raw->trace && raw->trace->kind == TRACE_TABLE;
 	*out = (struct network_delay){.kind = NETWORK_DELAY_NONE};
 	if (raw->profile && raw->trace && raw->trace->kind != TRACE_DELIVERIES)
-		return fail(r, at, where, "profile and trace both give the delay: want one of them");
+		return scenario_fail(&r->keys, at, where, "profile and trace both give the delay: want one of them");
 	if (raw->offset_ns > 0 && !(raw->trace && raw->trace->kind == TRACE_DELAY))
-		return fail(r, at, where, "offset goes with a trace of delays");
+		return scenario_fail(&r->keys, at, where, "offset goes with a trace of delays");
 	if ((raw->spread_ns > 0) != has_table)
-		return fail(r, at, where, has_table ? "a distribution table needs a spread, the sigma of the delay" : "spread goes with a distribution table");
+		return scenario_fail(&r->keys, at, where, has_table ? "a distribution table needs a spread, the sigma of the delay" : "spread goes with a distribution table");
 	if (raw->profile)
 		*out = (struct network_delay){.kind = NETWORK_DELAY_PROFILE, .profile = raw->profile};
 	else if (has_table)
@@ -269,13 +108,13 @@ static enum err make_link(struct reader *r, const struct toml_value *at, const c
 	enum err e = make_delay(r, at, where, raw, &out->delay);
 	if (e != OK)
 		return e;
-	if (deliveries && raw->rate_bps > 0)
-		return fail(r, at, where, "rate and a trace of deliveries both give the rate: want one of them");
+	if (deliveries && raw->rate > 0)
+		return scenario_fail(&r->keys, at, where, "rate and a trace of deliveries both give the rate: want one of them");
 	if (raw->profile && raw->profile->straggler)
-		return fail(r, at, where, "%s is a home's profile: give it to the devices", raw->profile->name);
-	out->base_ns = raw->delay_ns;
-	out->rate_bps = raw->rate_bps;
-	out->rate_back_bps = raw->rate_back_bps ? raw->rate_back_bps : raw->rate_bps;
+		return scenario_fail(&r->keys, at, where, "%s is a home's profile: give it to the devices", raw->profile->name);
+	out->base_ns = quantity_ns(raw->delay);
+	out->rate_bps = quantity_bits(raw->rate);
+	out->rate_back_bps = quantity_bits(raw->rate_back > 0 ? raw->rate_back : raw->rate);
 	out->deliveries = out->deliveries_back = deliveries;
 	out->loss = raw->loss;
 	return OK;
@@ -283,26 +122,26 @@ static enum err make_link(struct reader *r, const struct toml_value *at, const c
 
 static enum err read_default_link(struct reader *r, const struct toml_value *table)
 {
-	static const struct key keys[] = {LINK_KEYS};
-	struct raw_path raw = {.delay_ns = 0};
-	enum err e = read_table(r, table, "network", keys, ARRAY_LEN(keys), &raw);
+	static const struct scenario_key keys[] = {LINK_KEYS};
+	struct raw_path raw = {.delay = 0};
+	enum err e = read_path(r, table, "network", keys, ARRAY_LEN(keys), &raw);
 	return e == OK ? make_link(r, table, "network", &raw, &r->t->default_link) : e;
 }
 
 static enum err read_access_point(struct reader *r, const struct toml_value *table)
 {
-	static const struct key keys[] = {{"name", set_name, AT(name), true}, {"rate", set_rate, AT(rate_bps), false}};
+	static const struct scenario_key keys[] = {NAME_KEY("name", name, true), RATE_KEY("rate", rate)};
 	struct topology *t = r->t;
-	struct raw_path raw = {.delay_ns = 0};
-	enum err e = read_table(r, table, "access_point", keys, ARRAY_LEN(keys), &raw);
+	struct raw_path raw = {.delay = 0};
+	enum err e = read_path(r, table, "access_point", keys, ARRAY_LEN(keys), &raw);
 	for (int32_t i = 0; e == OK && i < t->n_access_points; i++)
 		if (strcmp(t->access_points[i].name, raw.name) == 0)
-			e = fail(r, table, "access_point", "two are called %s", raw.name);
+			e = scenario_fail(&r->keys, table, "access_point", "two are called %s", raw.name);
 	if (e != OK)
 		return e;
 	struct topology_access_point *ap = &t->access_points[t->n_access_points++];
 	memcpy(ap->name, raw.name, NAME_CAP);
-	ap->rate_bps = raw.rate_bps;
+	ap->rate_bps = quantity_bits(raw.rate);
 	return OK;
 }
 
@@ -315,52 +154,54 @@ static enum err find_access_point(struct reader *r, const struct toml_value *tab
 			*out = i;
 		suggest_offer(&s, r->t->access_points[i].name);
 	}
-	return name[0] == '\0' || *out >= 0 ? OK : no_such(r, table, "device.access_point", "access point", &s);
+	return name[0] == '\0' || *out >= 0 ? OK : scenario_no_such(&r->keys, table, "device.access_point", "access point", &s);
 }
 
-static enum err check_device(struct reader *r, const struct toml_value *table, const struct raw_path *raw, int32_t access_point)
+static enum err check_device(struct reader *r, const struct toml_value *table, const struct raw_path *raw, const struct topology_device *d,
+	int32_t access_point)
 {
 	const struct topology *t = r->t;
 	for (int32_t i = 0; i < t->n_devices; i++) {
 		if (strcmp(t->devices[i].name, raw->name) == 0)
-			return fail(r, table, "device", "two are called %s", raw->name);
-		if (t->devices[i].ip == raw->at.ip && t->devices[i].port == raw->at.port)
-			return fail(r, table, "device.at", "%s and %s are at the same address", t->devices[i].name, raw->name);
+			return scenario_fail(&r->keys, table, "device", "two are called %s", raw->name);
+		if (t->devices[i].ip == d->ip && t->devices[i].port == d->port)
+			return scenario_fail(&r->keys, table, "device.at", "%s and %s are at the same address", t->devices[i].name, raw->name);
 	}
-	if ((raw->at.ip >> 16 & 0xff) == (uint32_t)t->subnet && (raw->at.ip >> 8 & 0xff) != DEVICE_OCTET)
-		return fail(r, table, "device.at", "127.%d.x.x is for the relay, but for 127.%d.%d.x", t->subnet, t->subnet, DEVICE_OCTET);
-	if (access_point >= 0 && raw->rate_bps > 0)
-		return fail(r, table, "device.rate", "%s is at an access point, whose rate it shares", raw->name);
+	if ((d->ip >> 16 & 0xff) == (uint32_t)t->subnet && (d->ip >> 8 & 0xff) != DEVICE_OCTET)
+		return scenario_fail(&r->keys, table, "device.at", "127.%d.x.x is for the relay, but for 127.%d.%d.x", t->subnet, t->subnet, DEVICE_OCTET);
+	if (access_point >= 0 && raw->rate > 0)
+		return scenario_fail(&r->keys, table, "device.rate", "%s is at an access point, whose rate it shares", raw->name);
 	if (raw->trace && raw->trace->kind != TRACE_DELAY)
-		return fail(r, table, "device.trace", "want a trace of delays; others are for links");
+		return scenario_fail(&r->keys, table, "device.trace", "want a trace of delays; others are for links");
 	return OK;
 }
 
 static enum err read_device(struct reader *r, const struct toml_value *table)
 {
-	static const struct key keys[] = {{"name", set_name, AT(name), true}, {"at", set_address, AT(at), true},
-		{"access_point", set_name, AT(access_point), false}, DELAY_KEYS};
+	static const struct scenario_key keys[] = {NAME_KEY("name", name, true), VALUE_KEY("at", at, true),
+		NAME_KEY("access_point", access_point, false), DELAY_KEYS};
 	struct topology *t = r->t;
-	struct raw_path raw = {.delay_ns = 0};
+	struct raw_path raw = {.delay = 0};
 	int32_t ap = NETWORK_WIRED;
 	struct topology_device *d = &t->devices[t->n_devices];
-	enum err e = read_table(r, table, "device", keys, ARRAY_LEN(keys), &raw);
+	enum err e = read_path(r, table, "device", keys, ARRAY_LEN(keys), &raw);
+	if (e == OK)
+		e = read_address(r, raw.at, d);
 	if (e == OK)
 		e = find_access_point(r, table, raw.access_point, &ap);
 	if (e == OK)
-		e = check_device(r, table, &raw, ap);
+		e = check_device(r, table, &raw, d, ap);
 	if (e == OK && raw.profile)
 		raw.profile = profile_of_station(raw.profile, t->n_devices);
-	*d = raw.at;
 	if (e == OK)
 		e = make_delay(r, table, "device", &raw, &d->station.delay);
 	if (e != OK)
 		return e;
 	memcpy(d->name, raw.name, NAME_CAP);
-	d->delay_ns = raw.delay_ns;
+	d->delay_ns = quantity_ns(raw.delay);
 	d->station.access_point = ap;
 	d->station.air_bps = ap >= 0 ? t->access_points[ap].rate_bps : 0;
-	d->station.up_bps = d->station.down_bps = raw.rate_bps;
+	d->station.up_bps = d->station.down_bps = quantity_bits(raw.rate);
 	t->n_devices++;
 	return OK;
 }
@@ -369,35 +210,35 @@ static enum err find_device(struct reader *r, const struct toml_value *v, int32_
 {
 	char shown[NAME_CAP];
 	if (v->type != TOML_STRING)
-		return refuse_type(r, v, "link.between", "the names of two devices");
+		return scenario_fail(&r->keys, v, "link.between", "got %s, want the names of two devices", toml_type_name(v->type));
 	printable_copy(v->text.data, v->text.len, shown, sizeof shown);
 	struct suggest s = suggest_init(shown);
 	for (int32_t i = 0; i < r->t->n_devices; i++)
 		suggest_offer(&s, r->t->devices[i].name);
 	*out = topology_find(r->t, shown);
-	return *out >= 0 ? OK : no_such(r, v, "link.between", "device", &s);
+	return *out >= 0 ? OK : scenario_no_such(&r->keys, v, "link.between", "device", &s);
 }
 
 static enum err read_link(struct reader *r, const struct toml_value *table)
 {
-	static const struct key keys[] = {{"between", set_value, AT(between), true}, LINK_KEYS};
+	static const struct scenario_key keys[] = {VALUE_KEY("between", between, true), LINK_KEYS};
 	struct topology *t = r->t;
-	struct raw_path raw = {.delay_ns = 0};
+	struct raw_path raw = {.delay = 0};
 	struct topology_link *l = &t->links[t->n_links];
-	enum err e = read_table(r, table, "link", keys, ARRAY_LEN(keys), &raw);
+	enum err e = read_path(r, table, "link", keys, ARRAY_LEN(keys), &raw);
 	if (e != OK)
 		return e;
 	const struct toml_value *v = raw.between;
 	if (v->type != TOML_ARRAY || v->items.n != 2)
-		return fail(r, v, "link.between", "want the names of two devices: [\"a\", \"b\"]");
+		return scenario_fail(&r->keys, v, "link.between", "want the names of two devices: [\"a\", \"b\"]");
 	e = find_device(r, v->items.first, &l->a);
 	if (e == OK)
 		e = find_device(r, v->items.last, &l->b);
 	if (e == OK && l->a == l->b)
-		e = fail(r, v, "link.between", "want two different devices");
+		e = scenario_fail(&r->keys, v, "link.between", "want two different devices");
 	for (int32_t i = 0; e == OK && i < t->n_links; i++)
 		if ((t->links[i].a == l->a && t->links[i].b == l->b) || (t->links[i].a == l->b && t->links[i].b == l->a))
-			e = fail(r, v, "link.between", "this pair has a link already");
+			e = scenario_fail(&r->keys, v, "link.between", "this pair has a link already");
 	if (e == OK)
 		e = make_link(r, table, "link", &raw, &l->params);
 	t->n_links += e == OK;
@@ -415,31 +256,27 @@ struct raw_root {
 static enum err read_all(struct reader *r, const struct toml_value *v, const char *where, int32_t max,
 	enum err (*read)(struct reader *r, const struct toml_value *table))
 {
-	if (v == NULL)
-		return OK;
-	if (v->type != TOML_ARRAY || (v->items.first && v->items.first->type != TOML_TABLE))
-		return fail(r, v, where, "got %s, want tables: [[%s]]", toml_type_name(v->type), where);
-	if (v->items.n > max)
-		return fail(r, v, where, "%d of them, want at most %d", v->items.n, max);
-	enum err e = OK;
-	for (const struct toml_value *t = v->items.first; t && e == OK; t = t->next)
+	enum err e = v ? scenario_tables(&r->keys, v, where, max) : OK;
+	for (const struct toml_value *t = v && e == OK ? v->items.first : NULL; t && e == OK; t = t->next)
 		e = read(r, t);
 	return e;
 }
 
+#define ROOT(field) offsetof(struct raw_root, field)
+
 static enum err read_root(struct reader *r, const struct toml_value *root)
 {
-	static const struct key keys[] = {
-		{"seed", set_seed, offsetof(struct raw_root, seed), false},
-		{"subnet", set_subnet, offsetof(struct raw_root, subnet), false},
-		{"network", set_value, offsetof(struct raw_root, network), false},
-		{"access_point", set_value, offsetof(struct raw_root, access_points), false},
-		{"device", set_value, offsetof(struct raw_root, devices), true},
-		{"link", set_value, offsetof(struct raw_root, links), false},
+	static const struct scenario_key keys[] = {
+		{.name = "seed", .kind = KEY_U64, .offset = ROOT(seed), .max = 9.3e18},
+		{.name = "subnet", .kind = KEY_INT, .offset = ROOT(subnet), .min = 1, .max = 254}, // addresses begin with 127 and this
+		{.name = "network", .kind = KEY_VALUE, .offset = ROOT(network)},
+		{.name = "access_point", .kind = KEY_VALUE, .offset = ROOT(access_points)},
+		{.name = "device", .kind = KEY_VALUE, .offset = ROOT(devices), .is_required = true},
+		{.name = "link", .kind = KEY_VALUE, .offset = ROOT(links)},
 	};
 	struct topology *t = r->t;
 	struct raw_root raw = {.seed = 1, .subnet = SUBNET_DEFAULT};
-	enum err e = read_table(r, root, "", keys, ARRAY_LEN(keys), &raw);
+	enum err e = scenario_read_table(&r->keys, root, "topology", keys, ARRAY_LEN(keys), &raw, NULL);
 	t->seed = raw.seed;
 	t->subnet = raw.subnet;
 	if (e == OK && raw.network)
@@ -449,7 +286,7 @@ static enum err read_root(struct reader *r, const struct toml_value *root)
 	if (e == OK)
 		e = read_all(r, raw.devices, "device", TOPOLOGY_DEVICES_MAX, read_device);
 	if (e == OK && t->n_devices < 2)
-		e = fail(r, raw.devices, "device", "%d of them, want at least 2", t->n_devices);
+		e = scenario_fail(&r->keys, raw.devices, "device", "%d of them, want at least 2", t->n_devices);
 	return e == OK ? read_all(r, raw.links, "link", TOPOLOGY_LINKS_MAX, read_link) : e;
 }
 
@@ -457,7 +294,7 @@ enum err topology_parse(const char *name, const char *text, size_t len, const st
 {
 	struct arena a;
 	const struct toml_value *root;
-	struct reader r = {.file = name, .loader = loader, .t = out, .em = em};
+	struct reader r = {.keys = {.file = name, .em = em, .traces = &out->traces, .loader = loader}, .t = out};
 	memset(out, 0, sizeof *out);
 	out->traces.max = TOPOLOGY_TRACES_MAX;
 	enum err e = arena_open(toml_arena_bytes(text, len), &a);

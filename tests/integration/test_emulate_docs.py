@@ -97,4 +97,4 @@ def test_an_error_names_file_and_line(hearth, tmp_path):
     path.write_text('[[device]]\nname = "a"\nat = "127.0.0.1:1"\nprofil = "W1"\n')
     p = subprocess.run([str(hearth), "emulate", str(path)], capture_output=True, text=True, timeout=20 * PATIENCE)
     assert p.returncode == 1
-    assert "bad.toml:4: device.profil: unknown key, did you mean profile?" in p.stderr
+    assert "bad.toml:4: device: unknown key profil, did you mean profile?" in p.stderr

@@ -210,10 +210,10 @@ static void mistakes_are_named_with_their_line(void **state)
 	assert_refused(HOME "visit = { value = '1 ms', derived = 3 }\n", "want true, or a string");
 	assert_refused(HOME "cpu_read_of = { q4k = '1 GB/s' }\n", "device.cpu_read_of: unknown key q4k, did you mean q4_k?");
 	assert_refused(HOME "accelerator = '1 GiB'\n", "accelerator_read is missing");
-	assert_refused(HOME "profile = 'W1x'\n", "unknown profile W1x, did you mean W1?");
+	assert_refused(HOME "profile = 'W1x'\n", "device.profile: there is no profile W1x, did you mean W1?");
 	assert_refused(HOME "profile = 'W1'\ntrace = 'home.csv'\n", "not both");
 	assert_refused(HOME "trace = 'no.csv'\n", "no.csv: cannot open");
-	assert_refused(HOME "access_point = 'hal'\n", "there is no hal");
+	assert_refused(HOME "access_point = 'hal'\n", "there is no access point hal");
 	assert_refused(HOME DEVICE("a"), "two are called a");
 	assert_refused(HOME "[[link]]\nbetween = ['a', 'bb']\n", "link.between: there is no device bb, did you mean b?");
 	assert_refused(HOME "[[link]]\nbetween = ['a', 'a']\n", "two different devices");
