@@ -76,7 +76,7 @@ def test_files_are_found_beside_the_scenario(tmp_path):
     assert slower["cost_model"]["hops_s"] != said(HOME)["cost_model"]["hops_s"]
     (tmp_path / "mine.ping").unlink()
     ran = sim_run(tmp_path / "x.toml")
-    assert ran.returncode == 1 and re.search(r"x\.toml:\d+: device: .*mine\.ping: cannot open", ran.stderr)
+    assert ran.returncode == 1 and re.search(r"x\.toml:\d+: device\.trace: .*mine\.ping: cannot open", ran.stderr)
 
 
 def test_a_model_can_be_a_file(tmp_path, model):
