@@ -32,6 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = "build/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 JOBS = 2
 SIM_SEEDS = 1000
+HOME, HOME_SEEDS = "sim/scenarios/home.toml", 200
 LONG = ["recovery-long", "integration-asan"]  # what `make test-long` runs
 QEMU = ["qemu-aarch64-static", "-cpu", "max"]
 OUTPUT_SHOWN = 200  # last lines of what failed
@@ -320,20 +321,21 @@ class Runner:
                            (seconds or 10) * 3 + 60, env)
 
     def suite_sim(self):
-        self.head("simulated clusters: %d seeds, past failures, deliberate bugs" % SIM_SEEDS)
+        self.head("simulated clusters: %d seeds, %d of a home, past failures, deliberate bugs" % (SIM_SEEDS, HOME_SEEDS))
         if not self.make("build", "all"):
             return
         self.report(self.sim_check(SIM_SEEDS))
+        self.report(self.sim_check(HOME_SEEDS, HOME))
         past = [l.split("#")[0].split() for l in (ROOT / "tests/sim/past_seeds.txt").read_text().splitlines()]
         for words in filter(None, past):
             self.report(command("sim check of past seed %s" % " ".join(words), ["build/bin/hearth", "sim", "check", "--seeds", *words]))
         self.report(cmocka("tests/sim/bugs.py", "", [sys.executable], timeout=1800))
 
-    def sim_check(self, n_seeds):
+    def sim_check(self, n_seeds, *scenario):
         """Many seeds; and none of the fault classes may be rare, or nothing recover: else the seeds prove little."""
-        name = "sim check --seeds 1..%d" % n_seeds
-        ran = run(["build/bin/hearth", "sim", "check", "--seeds", "1..%d" % n_seeds, "--json"], 900)
-        r = Result(name, seconds=ran.seconds)
+        words = ["sim", "check", *scenario, "--seeds", "1..%d" % n_seeds]
+        ran = run(["build/bin/hearth", *words, "--json"], 900)
+        r = Result(" ".join(words), seconds=ran.seconds)
         try:
             got = json.loads(ran.output.splitlines()[-1])
             rare = {k: n for k, (n, done) in got["faults"].items() if n * 50 < n_seeds}
