@@ -224,7 +224,9 @@ static enum err wait_until_ready(struct host *h, struct errmsg *em)
 	if (!is_ready)
 		return errmsg_fail(em, ERR_TIMEOUT, "the simulated cluster was not ready after %lld s: %.200s",
 			(long long)(READY_NS / SLICE_NS), why.text);
-	return sim_world_run(h->w, sim_world_now_ns(h->w) + SETTLE_NS) ? OK : world_failed(h, em);
+	if (!sim_world_run(h->w, sim_world_now_ns(h->w) + SETTLE_NS))
+		return world_failed(h, em);
+	return scenario_network_ready(h->s, h->devices, h->n_machines, sim_world_now_ns(h->w), &h->network, em);
 }
 
 static enum err run_requests(struct host *h, struct errmsg *em)

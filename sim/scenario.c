@@ -249,6 +249,7 @@ static enum err read_root(struct scenario_reader *r, const struct toml_value *ro
 	if (e != OK)
 		return e;
 	fill_means(s, matrix);
+	r->matrix = matrix;
 	return scenario_read_plan(r, raw.plan, raw.group);
 }
 

@@ -33,6 +33,7 @@ struct scenario_delay {
 	double fixed_s;                // one way
 	const struct profile *profile; // NULL: none
 	const struct trace *trace;     // NULL: none
+	double offset_s;               // what time of the trace it is when the cluster is ready
 };
 
 struct scenario_station {
@@ -51,6 +52,7 @@ struct scenario_link {
 	struct scenario_delay delay;
 	double rate; // bytes/s each way; 0: no limit
 	double loss; // of packets
+	bool is_cut; // the two do not reach each other: their steps go through the coordinator
 };
 
 struct scenario_request {
@@ -143,6 +145,9 @@ struct network;
 MUST_USE enum err scenario_network(const struct scenario *s, const int32_t *machines, int32_t n_machines, struct arena *a,
 	struct network *out, struct errmsg *em);
 size_t scenario_network_bytes(int32_t n_machines);
+// scenario_network_ready sets the traces to the times at which they are meant to be now. `machines` as above.
+MUST_USE enum err scenario_network_ready(const struct scenario *s, const int32_t *machines, int32_t n_machines, int64_t now_ns,
+	struct network *n, struct errmsg *em);
 const char *scenario_exchange_name(enum scenario_exchange e);
 
 #endif

@@ -35,6 +35,7 @@ struct scenario_reader {
 	const char *file;
 	struct errmsg *em;
 	struct scenario *s; // its list of derived figures; NULL: figures cannot be derived
+	struct cluster_link *matrix; // s->cluster's, while the plan is read
 	struct trace_set *traces;
 	const struct trace_loader *loader;
 	const char *subject; // who a derived figure is of: "D3", "model"

@@ -8,16 +8,19 @@
 
 #define RATE_MIN 125.0 // bytes/s: the network's 1,000 bit/s
 #define RATE_MAX 1.3e11
+#define DELAY_MAX_S 3600
 
 struct raw_delay {
 	double delay;
 	char profile[NAME_CAP];
 	const struct toml_value *trace;
+	double offset;
 };
 
 #define DELAY_KEYS(type) \
-	{.name = "delay", .kind = KEY_QUANTITY, .quantity = QUANTITY_TIME, .offset = offsetof(type, delay.delay), .max = 3600}, \
+	{.name = "delay", .kind = KEY_QUANTITY, .quantity = QUANTITY_TIME, .offset = offsetof(type, delay.delay), .max = DELAY_MAX_S}, \
 		{.name = "profile", .kind = KEY_NAME, .offset = offsetof(type, delay.profile)}, \
+		{.name = "offset", .kind = KEY_QUANTITY, .quantity = QUANTITY_TIME, .offset = offsetof(type, delay.offset), .max = DELAY_MAX_S}, \
 	{ \
 		.name = "trace", .kind = KEY_VALUE, .offset = offsetof(type, delay.trace) \
 	}
@@ -32,6 +35,7 @@ static enum err read_delay(struct scenario_reader *r, const struct toml_value *t
 	const struct raw_delay *raw, struct scenario_delay *out)
 {
 	out->fixed_s = raw->delay;
+	out->offset_s = raw->offset;
 	if (raw->profile[0] && raw->trace)
 		return scenario_fail(r, table, where, "want profile or trace, not both");
 	enum err e = scenario_find_profile(r, table, where, raw->profile, &out->profile);
@@ -39,6 +43,8 @@ static enum err read_delay(struct scenario_reader *r, const struct toml_value *t
 		e = scenario_read_trace(r, raw->trace, where, &out->trace);
 	if (e == OK && out->trace && out->trace->kind != TRACE_DELAY)
 		return scenario_fail(r, raw->trace, where, "%.200s: a trace of delays is wanted", raw->trace->text.data);
+	if (e == OK && raw->offset > 0 && !out->trace)
+		return scenario_fail(r, table, where, "offset goes with a trace");
 	return e;
 }
 
@@ -197,15 +203,15 @@ struct raw_link {
 	const struct toml_value *between;
 	struct raw_delay delay;
 	double rate, loss;
+	bool is_cut;
 };
 
 static const struct scenario_key link_keys[] = {
 	DELAY_KEYS(struct raw_link), RATE_KEY(struct raw_link, rate),
 	{.name = "loss", .kind = KEY_NUMBER, .offset = offsetof(struct raw_link, loss), .max = 0.9},
-	{.name = "between",
-		.kind = KEY_VALUE,
-		.offset = offsetof(struct raw_link, between),
-		.is_required = true}, // the last: [network] has none
+	// The last two: [network] has none of them.
+	{.name = "cut", .kind = KEY_BOOL, .offset = offsetof(struct raw_link, is_cut)},
+	{.name = "between", .kind = KEY_VALUE, .offset = offsetof(struct raw_link, between), .is_required = true},
 };
 
 static enum err read_link_table(struct scenario_reader *r, const struct toml_value *table, const char *where, size_t n_keys,
@@ -217,6 +223,7 @@ static enum err read_link_table(struct scenario_reader *r, const struct toml_val
 		e = read_delay(r, table, where, &raw->delay, &out->delay);
 	out->rate = raw->rate;
 	out->loss = raw->loss;
+	out->is_cut = raw->is_cut;
 	return e;
 }
 
@@ -265,7 +272,7 @@ enum err scenario_read_machines(struct scenario_reader *r, const struct toml_val
 	struct raw_link raw = {.between = NULL};
 	enum err e = read_all(r, access_points, "access_point", SCENARIO_ACCESS_POINTS_MAX, read_access_point);
 	if (e == OK && network)
-		e = read_link_table(r, network, "network", ARRAY_LEN(link_keys) - 1, &raw, &r->s->default_link);
+		e = read_link_table(r, network, "network", ARRAY_LEN(link_keys) - 2, &raw, &r->s->default_link);
 	if (e == OK)
 		e = read_all(r, devices, "device", SCENARIO_DEVICES_MAX, read_device);
 	if (e == OK && r->s->n_devices == 0)

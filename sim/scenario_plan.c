@@ -107,6 +107,26 @@ static enum err find_head(struct scenario_reader *r, const struct toml_value *at
 		       : OK;
 }
 
+// relay_means: what goes between two machines that do not reach each other passes the coordinator.
+static enum err relay_means(struct scenario_reader *r, bool is_group)
+{
+	struct scenario *s = r->s;
+	int32_t n = s->n_devices, h = s->plan.head;
+	for (int32_t i = 0; i < s->n_links; i++) {
+		int32_t a = s->links[i].a, b = s->links[i].b;
+		if (!s->links[i].is_cut)
+			continue;
+		if (a == h || b == h || is_group)
+			return errmsg_fail(r->em, ERR_FORMAT, "%.200s: link.cut: %s and %s: nobody relays %s", r->file, s->devices[a].name,
+				s->devices[b].name, is_group ? "the exchanges of a group" : "what goes to the coordinator");
+		struct cluster_link to_head[] = {r->matrix[a * n + h], r->matrix[b * n + h]};
+		struct cluster_link relayed = {.delay_s = to_head[0].delay_s + to_head[1].delay_s,
+			.rate = 1 / (1 / to_head[0].rate + 1 / to_head[1].rate)};
+		r->matrix[a * n + b] = r->matrix[b * n + a] = relayed;
+	}
+	return OK;
+}
+
 static enum err check_case(struct scenario_reader *r, bool streams_given)
 {
 	struct cost_case c = scenario_case(r->s);
@@ -178,5 +198,7 @@ enum err scenario_read_plan(struct scenario_reader *r, const struct toml_value *
 		e = read_streamed(r, raw.streamed);
 	if (e == OK && group)
 		e = read_group(r, group);
+	if (e == OK)
+		e = relay_means(r, group != NULL);
 	return e == OK ? check_case(r, raw.streamed != NULL) : e;
 }

@@ -75,6 +75,47 @@ static void a_coordinator_without_layers_pays_both_ways(void **state)
 	finish(&p, &s);
 }
 
+static void nodes_that_do_not_reach_each_other_pay_two_hops(void **state)
+{
+	(void)state;
+	struct scenario s;
+	struct prediction p = predict(TOP LINKS DEVICE("a", "") DEVICE("b", "") DEVICE("c", "") "[[link]]\nbetween = ['b', 'c']\ncut = true\n"
+				      "delay = '1 ms'\n" REQUEST, &s); // the delay of a path that nobody takes
+	assert_within(p.tpot_s, 12 * 0.01 + 3 * 0.001 + 4 * 0.0033 + 0.005, 0.01);
+	assert_within(p.summary.tpot.p50, p.tpot_s, 0.01);
+	finish(&p, &s);
+}
+
+static enum err load_steps(void *ctx, const char *path, const char **text, size_t *len, struct errmsg *em)
+{
+	(void)ctx;
+	(void)path;
+	(void)em;
+	*text = "t_s,rtt_ms\n0,20\n20,80\n40,80\n";
+	*len = strlen(*text);
+	return OK;
+}
+
+// A trace of 20 s with 10 ms one way and 40 s with 40 ms: a request of 40 tokens meets one of them, by when it comes and where the trace begins.
+static void requests_meet_the_times_of_a_trace(void **state)
+{
+	(void)state;
+	const struct trace_loader loader = {.load = load_steps};
+	const char text[] = TOP DEVICE("a", "") DEVICE("b", "trace = 'steps'\noffset = '30 s'\n")
+		"[[request]]\nprompt = 1\npredict = 40\n[[request]]\nat = '31 s'\nprompt = 1\npredict = 40\n";
+	struct scenario s;
+	struct prediction p;
+	struct errmsg em = {""};
+	assert_int_equal(scenario_open("x", text, strlen(text), &loader, &s, &em), OK);
+	assert_int_equal(prediction_run(&s, &p, &em), OK);
+	double rest_s = 12 * 0.01 + 2 * 0.001 + 0.005;
+	for (int32_t i = 0; i < 2; i++) {
+		const struct report_request *q = &p.report.requests[i];
+		assert_within((double)(q->last_ns - q->first_ns) / 1e9 / 39, rest_s + 2 * (i == 0 ? 0.040 : 0.010), 0.01);
+	}
+	finish(&p, &s);
+}
+
 static void a_device_that_streams_waits_for_its_disk(void **state)
 {
 	(void)state;
@@ -164,6 +205,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_cores_take_what_the_cost_model_says),
 		cmocka_unit_test(a_coordinator_without_layers_pays_both_ways),
+		cmocka_unit_test(nodes_that_do_not_reach_each_other_pay_two_hops),
+		cmocka_unit_test(requests_meet_the_times_of_a_trace),
 		cmocka_unit_test(a_device_that_streams_waits_for_its_disk),
 		cmocka_unit_test(several_rounds_run_on_the_cost_model),
 		cmocka_unit_test(a_group_pays_its_exchanges_in_each_layer),

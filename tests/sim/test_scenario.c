@@ -153,6 +153,43 @@ static void hops_are_two_legs_and_what_lies_between(void **state)
 	scenario_close(&s);
 }
 
+static void what_does_not_reach_each_other_passes_the_coordinator(void **state)
+{
+	(void)state;
+	struct scenario s = open_it("name = 'x'\n" MODEL "[network]\ndelay = '1 ms'\nrate = '8 Mbit/s'\n" DEVICE("a") DEVICE("b") "delay = '2 ms'\n" DEVICE(
+		"c") "[[link]]\nbetween = ['b', 'c']\ncut = true\n");
+	double hop;
+	assert_true(cluster_hop(&s.cluster, 1, 2, 1000, &hop));
+	assert_true(fabs(hop - (0.003 + 0.001 + 2 * 0.001)) < 1e-12); // b to a, a to c, and 1,000 bytes through 1 MB/s twice
+	assert_true(cluster_hop(&s.cluster, 2, 1, 1000, &hop));
+	assert_true(fabs(hop - 0.006) < 1e-12);
+	scenario_close(&s);
+}
+
+static void a_trace_stands_at_its_offset_when_the_cluster_is_ready(void **state)
+{
+	(void)state;
+	struct scenario s = open_it(HOME "trace = 'home.csv'\noffset = '1 s'\n" DEVICE("c")); // b's; 4 ms, from 1 s on 8 ms, then again
+	const int32_t machines[] = {1, 0};
+	struct network n;
+	struct arena a;
+	struct errmsg em;
+	int64_t at_ns;
+	int32_t flow;
+	assert_int_equal(arena_open(scenario_network_bytes(2), &a), OK);
+	assert_int_equal(scenario_network(&s, machines, 2, &a, &n, &em), OK);
+	assert_int_equal(network_open_flow(&n, 0, 1, &flow), OK);
+	assert_int_equal(network_send(&n, flow, NETWORK_FORWARD, 0, INT64_C(700000000), &at_ns), NETWORK_ARRIVES);
+	assert_int_equal(at_ns - INT64_C(700000000), 4000000);
+	assert_int_equal(scenario_network_ready(&s, machines, 2, INT64_C(1700000000), &n, &em), OK);
+	assert_int_equal(network_send(&n, flow, NETWORK_FORWARD, 0, INT64_C(1700000000), &at_ns), NETWORK_ARRIVES);
+	assert_int_equal(at_ns - INT64_C(1700000000), 4000000);
+	assert_int_equal(network_send(&n, flow, NETWORK_FORWARD, 0, INT64_C(2800000000), &at_ns), NETWORK_ARRIVES);
+	assert_int_equal(at_ns - INT64_C(2800000000), 2000000);
+	arena_close(&a);
+	scenario_close(&s);
+}
+
 static void a_network_has_the_scenarios_delays_and_rates(void **state)
 {
 	(void)state;
@@ -213,6 +250,10 @@ static void mistakes_are_named_with_their_line(void **state)
 	assert_refused(HOME "profile = 'W1x'\n", "device.profile: there is no profile W1x, did you mean W1?");
 	assert_refused(HOME "profile = 'W1'\ntrace = 'home.csv'\n", "not both");
 	assert_refused(HOME "trace = 'no.csv'\n", "no.csv: cannot open");
+	assert_refused(HOME "offset = '1 s'\n", "offset goes with a trace");
+	assert_refused(HOME "[[link]]\nbetween = ['a', 'b']\ncut = true\n", "link.cut: a and b: nobody relays what goes to the coordinator");
+	assert_refused(HOME DEVICE("c") "[[link]]\nbetween = ['c', 'b']\ncut = true\n[group]\nexchange = 'star'\n", "the exchanges of a group");
+	assert_refused(HOME "[network]\ncut = true\n", "network: unknown key cut");
 	assert_refused(HOME "access_point = 'hal'\n", "there is no access point hal");
 	assert_refused(HOME DEVICE("a"), "two are called a");
 	assert_refused(HOME "[[link]]\nbetween = ['a', 'bb']\n", "link.between: there is no device bb, did you mean b?");
@@ -276,6 +317,8 @@ int main(void)
 		cmocka_unit_test(derived_figures_are_listed_with_their_reasons),
 		cmocka_unit_test(dimensions_give_bytes),
 		cmocka_unit_test(hops_are_two_legs_and_what_lies_between),
+		cmocka_unit_test(what_does_not_reach_each_other_passes_the_coordinator),
+		cmocka_unit_test(a_trace_stands_at_its_offset_when_the_cluster_is_ready),
 		cmocka_unit_test(a_network_has_the_scenarios_delays_and_rates),
 		cmocka_unit_test(requests_repeat),
 		cmocka_unit_test(mistakes_are_named_with_their_line),
