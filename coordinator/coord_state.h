@@ -112,14 +112,14 @@ struct reply {
 	bool draw;
 };
 
-enum store_for { STORE_FOR_NOBODY, STORE_FOR_INVITE, STORE_FOR_JOIN, STORE_FOR_ACK, STORE_FOR_REVOKE };
+enum store_for { STORE_FOR_NOBODY, STORE_FOR_INVITE, STORE_FOR_JOIN, STORE_FOR_ACK, STORE_FOR_NAME, STORE_FOR_REVOKE };
 
 struct store_wait {
 	uint32_t id; // 0: free
 	enum store_for what;
 	uint64_t ticket;           // INVITE, REVOKE
 	uint32_t link;             // JOIN, ACK
-	struct node_id node;       // JOIN, REVOKE
+	struct node_id node;       // JOIN, NAME, REVOKE
 	struct member_epoch member_epoch; // REVOKE: as written
 	uint8_t token_id[TOKEN_ID_BYTES]; // INVITE, JOIN, ACK
 };

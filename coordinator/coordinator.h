@@ -101,6 +101,7 @@ enum coord_event_type {
 struct coord_sampled {
 	int32_t token; // when drawn
 	enum err err;  // ERR_NON_FINITE: logits or state
+	const char *text; // what failed for this one, when err; NULL or "": nothing is known
 };
 
 struct coord_event {
@@ -167,13 +168,11 @@ struct coord_event {
 		struct {
 			uint32_t id;
 			const enum err *errs; // in the order of the effect; NULL: all are OK
-			const char *text;     // of the first failure; NULL or "" when there is none
+			const char *const *texts; // of each failure; NULL, or "" in a place: nothing is known
 		} forward_done;
 		struct {
 			uint32_t id;
-			enum err err; // of the whole batch; else each item's own
 			const struct coord_sampled *items; // in the order of the effect
-			const char *text;
 		} sampled;
 		struct {
 			uint32_t id;
@@ -210,6 +209,7 @@ enum coord_store_op {
 	STORE_INVITE,        // put invite
 	STORE_BIND,          // put member and invite, in one transaction
 	STORE_INVITE_DELETE, // invite.token_id
+	STORE_NAME,          // member.name of member.id, if that is still a member
 	STORE_REVOKE,        // delete member.id and every invite bound to it, set member_epoch, in one transaction
 };
 

@@ -186,6 +186,12 @@ void members_on_join_failed(struct coordinator *c, const struct coord_event *ev,
 		f->u.store.invite = c->invites[i];
 }
 
+// name_by_id: what a member is called until it has said its name, and that is on disk.
+static void name_by_id(struct member_record *r)
+{
+	snprintf(r->name, sizeof r->name, "node-%02x%02x%02x%02x", r->id.b[0], r->id.b[1], r->id.b[2], r->id.b[3]);
+}
+
 static int32_t new_member(struct coordinator *c, const struct coord_event *ev)
 {
 	for (int32_t i = 1; i < MEMBERS_MAX; i++) {
@@ -194,7 +200,7 @@ static int32_t new_member(struct coordinator *c, const struct coord_event *ev)
 		struct member_record r = {.id = ev->u.join.id};
 		memcpy(r.public_key, ev->u.join.public_key, KEY_BYTES);
 		memcpy(r.psk, ev->u.join.random, KEY_BYTES);
-		snprintf(r.name, sizeof r.name, "node-%02x%02x%02x%02x", r.id.b[0], r.id.b[1], r.id.b[2], r.id.b[3]);
+		name_by_id(&r);
 		set_member(&c->members[i], &r);
 		c->members[i].pending = true;
 		return i;
@@ -326,6 +332,29 @@ static int64_t settle_after(const struct liveness_limits *l, int32_t n_flaps)
 	return t < l->flap_max_ns ? t : l->flap_max_ns;
 }
 
+// keep_name writes what a member calls itself, so that after a restart an operator knows the absent, too.
+static void keep_name(struct coordinator *c, struct member *m, struct coord_effects *fx)
+{
+	struct coord_effect *f;
+	if (m->is_local || strcmp(m->record.name, m->hello.name) == 0)
+		return;
+	struct store_wait *w = store(c, STORE_NAME, STORE_FOR_NAME, fx, &f);
+	if (w == NULL)
+		return; // its next Hello tries again
+	text_copy(m->record.name, sizeof m->record.name, m->hello.name);
+	w->node = m->record.id;
+	f->u.store.member = m->record;
+}
+
+static void on_name_stored(struct coordinator *c, const struct store_wait *w, enum err err, struct coord_effects *fx)
+{
+	int32_t i = member_find(c, w->node);
+	if (err == OK || i < 0)
+		return;
+	coord_log(fx, LOG_WARNING, "the name of node %s could not be written to the state directory", c->members[i].record.name);
+	name_by_id(&c->members[i].record);
+}
+
 void members_on_hello(struct coordinator *c, int32_t member, const struct msg_hello *h, struct coord_effects *fx)
 {
 	struct member *m = &c->members[member];
@@ -353,6 +382,7 @@ void members_on_hello(struct coordinator *c, int32_t member, const struct msg_he
 		return;
 	}
 	m->state = MEMBER_READY;
+	keep_name(c, m, fx);
 	m->settle_ns = keeps_plan || m->n_flaps == 0 ? 0 : c->now_ns + settle_after(&c->config.liveness, m->n_flaps);
 	struct msg out = {.type = MSG_WELCOME};
 	text_copy(out.u.welcome.name, NAME_CAP, h->name);
@@ -502,6 +532,7 @@ void members_on_stored(struct coordinator *c, const struct coord_event *ev, stru
 		case STORE_FOR_INVITE: on_invite_stored(c, &w, ev->u.stored.err, fx); break;
 		case STORE_FOR_JOIN: on_join_stored(c, &w, ev->u.stored.err, fx); break;
 		case STORE_FOR_ACK: on_ack_stored(c, &w, ev->u.stored.err, fx); break;
+		case STORE_FOR_NAME: on_name_stored(c, &w, ev->u.stored.err, fx); break;
 		case STORE_FOR_REVOKE: on_revoke_stored(c, &w, ev->u.stored.err, fx); break;
 		}
 		return;

@@ -333,7 +333,6 @@ void sessions_on_forward_done(struct coordinator *c, const struct coord_event *e
 		return;
 	c->forward_id = 0;
 	bool is_current = c->plan_state == PLAN_READY && c->forward_epoch.v == c->plan.epoch.v;
-	const char *text = ev->u.forward_done.text && ev->u.forward_done.text[0] ? ev->u.forward_done.text : "the embedding failed on the coordinator";
 	for (int32_t i = 0; i < c->n_embed; i++) {
 		struct session *s = &c->sessions[c->embed_session[i]];
 		enum err e = ev->u.forward_done.errs ? ev->u.forward_done.errs[i] : OK;
@@ -342,7 +341,8 @@ void sessions_on_forward_done(struct coordinator *c, const struct coord_event *e
 			sessions_buf_give(c, c->embed[i].buf);
 		} else if (e != OK) {
 			sessions_buf_give(c, c->embed[i].buf);
-			sessions_end(c, s, COORD_END_ERROR, e, text, fx);
+			const char *text = ev->u.forward_done.texts ? ev->u.forward_done.texts[i] : "";
+			sessions_end(c, s, COORD_END_ERROR, e, text && text[0] ? text : "the embedding failed on the coordinator", fx);
 		} else {
 			s->ready_buf = c->embed[i].buf;
 			s->is_ready = true;
@@ -430,11 +430,11 @@ void sessions_on_sampled(struct coordinator *c, const struct coord_event *ev, st
 		struct session *s = sessions_find_active(c, c->sample_session[i]);
 		if (s == NULL)
 			continue;
-		enum err e = ev->u.sampled.err != OK ? ev->u.sampled.err : ev->u.sampled.items[i].err;
-		if (e != OK)
-			sessions_end(c, s, COORD_END_ERROR, e, ev->u.sampled.text, fx);
+		const struct coord_sampled *it = &ev->u.sampled.items[i];
+		if (it->err != OK)
+			sessions_end(c, s, COORD_END_ERROR, it->err, it->text && it->text[0] ? it->text : err_words(it->err), fx);
 		else if (c->sample[i].draw)
-			on_token(c, s, ev->u.sampled.items[i].token, fx);
+			on_token(c, s, it->token, fx);
 	}
 }
 

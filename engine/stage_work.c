@@ -91,52 +91,55 @@ void stage_work_take_kv(struct stage_work *w, const struct stage_work *from)
 	engine_take_kv(w->engine, from->engine);
 }
 
-void stage_work_forward(struct stage_work *w, int32_t layer_begin, int32_t layer_end, struct stage_item *items, int32_t n, struct errmsg *em)
+void stage_work_forward(struct stage_work *w, int32_t layer_begin, int32_t layer_end, struct stage_item *items, int32_t n)
 {
 	struct engine_item batch[ITEMS_MAX];
 	int32_t from[ITEMS_MAX]; // batch item to item
 	int32_t n_batch = 0;
 	float *at = w->hidden;
+	struct errmsg em;
 	ASSERT(n <= ITEMS_MAX);
-	em->text[0] = '\0';
-	enum err e = model_check_unchanged(w->model, em);
+	enum err e = model_check_unchanged(w->model, &em);
 	for (int32_t i = 0; e != OK && i < n; i++)
-		items[i].err = e;
+		items[i].err = errmsg_fail(&items[i].em, e, "%s", em.text);
 	if (e != OK)
 		return;
 	for (int32_t i = 0; i < n; i++) {
 		items[i].err = decode_rows(w, items[i].wire, items[i].n_tokens, at);
 		if (items[i].err != OK) {
-			errmsg_fail(em, items[i].err, "a hidden state arrived that is not finite or no encoding of its wire type");
+			errmsg_fail(&items[i].em, items[i].err, "a hidden state arrived that is not finite or no encoding of its wire type");
 			continue;
 		}
 		from[n_batch] = i;
 		batch[n_batch++] = (struct engine_item){.slot = items[i].slot, .pos_begin = items[i].pos, .n_tokens = items[i].n_tokens, .hidden = at};
 		at += (size_t)items[i].n_tokens * (size_t)w->hidden_dim;
 	}
-	e = engine_forward_layers(w->engine, layer_begin, layer_end, batch, n_batch, em);
+	e = engine_forward_layers(w->engine, layer_begin, layer_end, batch, n_batch, &em);
+	bool each_its_own = e == OK || e == ERR_NON_FINITE;
 	for (int32_t i = 0; i < n_batch; i++) {
 		struct stage_item *it = &items[from[i]];
-		it->err = e == OK || e == ERR_NON_FINITE ? batch[i].fault.err : e;
-		if (it->err == OK)
+		if (!each_its_own)
+			it->err = errmsg_fail(&it->em, e, "%s", em.text);
+		else if (batch[i].fault.err != OK)
+			it->err = engine_fault_describe(w->engine, &batch[i].fault, &it->em);
+		else
 			encode_rows(w, batch[i].hidden, it->n_tokens, it->wire);
 	}
 }
 
-enum err stage_work_embed(struct stage_work *w, struct embed_item *items, int32_t n, struct errmsg *em)
+void stage_work_embed(struct stage_work *w, struct embed_item *items, int32_t n)
 {
-	struct errmsg later;
-	em->text[0] = '\0';
-	enum err changed = model_check_unchanged(w->model, em), first = changed;
+	struct errmsg em;
+	enum err changed = model_check_unchanged(w->model, &em);
 	for (int32_t i = 0; i < n; i++) {
 		struct engine_item it = {.tokens = items[i].tokens, .n_tokens = items[i].n_tokens, .pos_begin = items[i].pos, .hidden = w->hidden};
-		items[i].err = changed != OK ? changed : engine_embed(w->engine, &it, 1, first == OK ? em : &later);
+		if (changed != OK)
+			items[i].err = errmsg_fail(&items[i].em, changed, "%s", em.text);
+		else
+			items[i].err = engine_embed(w->engine, &it, 1, &items[i].em);
 		if (items[i].err == OK)
 			encode_rows(w, w->hidden, items[i].n_tokens, items[i].wire);
-		else if (first == OK)
-			first = items[i].err;
 	}
-	return first;
 }
 
 // A row of logits on its way: whose, and whether it is the one to draw from.
@@ -145,7 +148,7 @@ struct row {
 	bool is_last;
 };
 
-static void settle_row(struct stage_work *w, const struct row *r, const float *logits, struct errmsg *em)
+static void settle_row(struct stage_work *w, const struct row *r, const float *logits)
 {
 	struct sample_item *it = r->item;
 	if (it->err != OK)
@@ -156,14 +159,14 @@ static void settle_row(struct stage_work *w, const struct row *r, const float *l
 		for (int32_t i = 0; i < w->vocab_size && it->err == OK; i++)
 			it->err = logits[i] - logits[i] == 0 ? OK : ERR_NON_FINITE;
 	if (it->err != OK) {
-		errmsg_fail(em, it->err, "logits: not finite");
+		errmsg_fail(&it->em, it->err, "logits: not finite");
 		return;
 	}
 	if (it->hash)
 		logits_hash_push(it->hash, logits, w->vocab_size);
 }
 
-static void run_rows(struct stage_work *w, const struct row *rows, int32_t n, struct errmsg *em)
+static void run_rows(struct stage_work *w, const struct row *rows, int32_t n)
 {
 	struct errmsg ignored; // each row is judged by itself
 	if (n == 0)
@@ -171,29 +174,29 @@ static void run_rows(struct stage_work *w, const struct row *rows, int32_t n, st
 	enum err e = engine_logits(w->engine, w->hidden, n, w->logits, &ignored);
 	(void)e;
 	for (int32_t i = 0; i < n; i++)
-		settle_row(w, &rows[i], w->logits + (size_t)i * (size_t)w->vocab_size, em);
+		settle_row(w, &rows[i], w->logits + (size_t)i * (size_t)w->vocab_size);
 }
 
-void stage_work_sample(struct stage_work *w, struct sample_item *items, int32_t n, struct errmsg *em)
+void stage_work_sample(struct stage_work *w, struct sample_item *items, int32_t n)
 {
 	struct row rows[LOGITS_ROWS_MAX];
 	int32_t n_rows = 0, rows_max = w->batch_max < LOGITS_ROWS_MAX ? w->batch_max : LOGITS_ROWS_MAX;
-	em->text[0] = '\0';
-	enum err changed = model_check_unchanged(w->model, em);
+	struct errmsg em;
+	enum err changed = model_check_unchanged(w->model, &em);
 	for (int32_t i = 0; i < n; i++) {
-		items[i].err = changed;
+		items[i].err = changed == OK ? OK : errmsg_fail(&items[i].em, changed, "%s", em.text);
 		for (int32_t k = items[i].hash ? 0 : items[i].n_rows - 1; k < items[i].n_rows && items[i].err == OK; k++) {
 			if (n_rows == rows_max) {
-				run_rows(w, rows, n_rows, em);
+				run_rows(w, rows, n_rows);
 				n_rows = 0;
 			}
 			float *at = w->hidden + (size_t)n_rows * (size_t)w->hidden_dim;
 			items[i].err = decode_rows(w, items[i].wire + (size_t)k * w->row_bytes, 1, at);
 			if (items[i].err != OK)
-				errmsg_fail(em, items[i].err, "a hidden state came back that is not finite or no encoding of its wire type");
+				errmsg_fail(&items[i].em, items[i].err, "a hidden state came back that is not finite or no encoding of its wire type");
 			else
 				rows[n_rows++] = (struct row){.item = &items[i], .is_last = k == items[i].n_rows - 1};
 		}
 	}
-	run_rows(w, rows, n_rows, em);
+	run_rows(w, rows, n_rows);
 }

@@ -19,6 +19,7 @@ struct stage_item {
 	uint8_t *wire;  // (n_tokens rows of wire_bytes), in and out
 	int32_t slot, pos, n_tokens;
 	enum err err;   // out
+	struct errmsg em; // out, when err: of this item alone
 };
 
 // stage_work_open opens the engine that c describes and the scratch memory around it.
@@ -26,8 +27,8 @@ MUST_USE enum err stage_work_open(const struct engine_config *c, struct stage_wo
 void stage_work_close(struct stage_work *w); // NULL is allowed
 // stage_work_take_kv copies what another one of the same model has computed in the layers that both run, as engine_take_kv.
 void stage_work_take_kv(struct stage_work *w, const struct stage_work *from);
-// stage_work_forward runs a batch through layers [layer_begin, layer_end) of the stage's. Each item has its own err; em tells of the first.
-void stage_work_forward(struct stage_work *w, int32_t layer_begin, int32_t layer_end, struct stage_item *items, int32_t n, struct errmsg *em);
+// stage_work_forward runs a batch through layers [layer_begin, layer_end) of the stage's.
+void stage_work_forward(struct stage_work *w, int32_t layer_begin, int32_t layer_end, struct stage_item *items, int32_t n);
 
 struct embed_item {
 	const int32_t *tokens; // (n_tokens)
@@ -35,6 +36,7 @@ struct embed_item {
 	int32_t pos;           // of the first, for em
 	uint8_t *wire;         // out
 	enum err err;          // out
+	struct errmsg em;      // out, when err
 };
 
 struct sample_item {
@@ -46,11 +48,12 @@ struct sample_item {
 	struct sampling sampling;
 	int32_t token;            // out
 	enum err err;             // out
+	struct errmsg em;         // out, when err
 };
 
-// The head's: the engine of c has has_head and no layers. Each item has its own err; the first failure is returned, and em tells of it.
-MUST_USE enum err stage_work_embed(struct stage_work *w, struct embed_item *items, int32_t n, struct errmsg *em);
+// The head's: the engine of c has has_head and no layers.
+void stage_work_embed(struct stage_work *w, struct embed_item *items, int32_t n);
 // stage_work_sample computes lm_head for all rows together; only rows that are hashed or drawn from.
-void stage_work_sample(struct stage_work *w, struct sample_item *items, int32_t n, struct errmsg *em);
+void stage_work_sample(struct stage_work *w, struct sample_item *items, int32_t n);
 
 #endif

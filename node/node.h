@@ -94,7 +94,7 @@ struct node_event {
 		struct {
 			uint32_t id;
 			const enum err *errs; // (n_items) in the order of the effect
-			const char *text;     // of the first failure; "" when there is none
+			const char *const *texts; // of each failure; NULL, or "" in a place: nothing is known
 		} forward_done;
 		struct {
 			uint32_t id;

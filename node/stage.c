@@ -352,7 +352,8 @@ void stage_on_forward_done(struct node *n, const struct node_event *ev, struct n
 		if (e != OK) {
 			// ERR_RANGE: positions before it were never computed in these layers.
 			enum step_failure code = e == ERR_NON_FINITE ? STEP_NON_FINITE : e == ERR_RANGE ? STEP_NOT_KEPT : STEP_OTHER;
-			report_failure(n, w->step.session, code, ev->u.forward_done.text, fx);
+			const char *text = ev->u.forward_done.texts ? ev->u.forward_done.texts[i] : "";
+			report_failure(n, w->step.session, code, text && text[0] ? text : err_words(e), fx);
 			drop_work(n, buf, fx);
 			continue;
 		}

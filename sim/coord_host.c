@@ -120,7 +120,6 @@ static void on_sampled(struct sim_world *w)
 	struct coord_event ev = {.type = COORD_EV_SAMPLED};
 	ev.u.sampled.id = j->id;
 	ev.u.sampled.items = out;
-	ev.u.sampled.text = "";
 	sim_head_step(w, &ev);
 }
 

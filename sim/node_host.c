@@ -353,7 +353,6 @@ static void on_forwarded(struct sim_world *w, struct sim_node *n)
 	struct node_event ev = {.type = NODE_EV_FORWARD_DONE};
 	ev.u.forward_done.id = j->id;
 	ev.u.forward_done.errs = errs;
-	ev.u.forward_done.text = "";
 	sim_node_step(w, n, &ev);
 }
 

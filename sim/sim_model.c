@@ -220,11 +220,10 @@ static void chain_forward(struct sim_engine *e, int32_t begin, int32_t end, stru
 static void real_forward(struct sim_engine *e, int32_t begin, int32_t end, struct sim_rows *items, int32_t n)
 {
 	struct stage_item work[NODES_MAX];
-	struct errmsg em;
 	ASSERT(n <= NODES_MAX);
 	for (int32_t i = 0; i < n; i++)
 		work[i] = (struct stage_item){.wire = items[i].data, .slot = items[i].slot, .pos = items[i].pos, .n_tokens = items[i].n_tokens};
-	stage_work_forward(e->work, begin, end, work, n, &em);
+	stage_work_forward(e->work, begin, end, work, n);
 	for (int32_t i = 0; i < n; i++)
 		items[i].err = work[i].err;
 }
@@ -247,9 +246,8 @@ void sim_engine_embed(struct sim_engine *e, const int32_t *tokens, int32_t n_tok
 		return;
 	}
 	struct embed_item item = {.tokens = tokens, .n_tokens = n_tokens, .wire = out};
-	struct errmsg em;
-	enum err err = stage_work_embed(e->work, &item, 1, &em);
-	ASSERT(err == OK); // token ids were checked by the core
+	stage_work_embed(e->work, &item, 1);
+	ASSERT(item.err == OK); // token ids were checked by the core
 }
 
 static void chain_sample(struct sim_engine *e, struct sim_draw *d)
@@ -266,12 +264,11 @@ static void chain_sample(struct sim_engine *e, struct sim_draw *d)
 
 static void real_sample(struct sim_engine *e, struct sim_draw *d)
 {
-	struct errmsg em;
 	if (d->first)
 		logits_hash_init(&e->logits[d->slot]);
 	struct sample_item s = {.wire = d->data, .n_rows = d->n_rows, .hash = d->hash ? &e->logits[d->slot] : NULL, .draw = d->draw, .pos = d->pos,
 		.sampling = d->sampling};
-	stage_work_sample(e->work, &s, 1, &em);
+	stage_work_sample(e->work, &s, 1);
 	d->token = s.token;
 	d->err = s.err;
 }

@@ -13,6 +13,13 @@ static void put_member(struct sim_db_image *d, const struct member_record *m)
 	d->n_members += i == d->n_members;
 }
 
+static void put_name(struct sim_db_image *d, const struct member_record *m)
+{
+	for (int32_t i = 0; i < d->n_members; i++)
+		if (node_id_is(d->members[i].id, m->id))
+			memcpy(d->members[i].name, m->name, sizeof m->name);
+}
+
 static void put_invite(struct sim_db_image *d, const struct invite_record *r)
 {
 	int32_t i = 0;
@@ -53,6 +60,7 @@ void sim_db_apply(struct sim_db_image *d, const struct sim_db_write *w)
 			if (memcmp(d->invites[i].token_id, w->invite.token_id, TOKEN_ID_BYTES) == 0)
 				delete_invite(d, i--);
 		break;
+	case STORE_NAME: put_name(d, &w->member); break;
 	case STORE_REVOKE: revoke(d, w); break;
 	}
 }

@@ -160,6 +160,16 @@ static enum err put_member(sqlite3 *db, const struct member_record *r, struct er
 	return finish(db, st, em);
 }
 
+// put_name changes a row that is there: a member that was revoked meanwhile does not come back.
+static enum err put_name(sqlite3 *db, const struct member_record *r, struct errmsg *em)
+{
+	sqlite3_stmt *st = prepare(db, "UPDATE members SET name = ?2 WHERE id = ?1");
+	bind_bytes(st, 1, r->id.b, NODE_ID_BYTES);
+	if (st)
+		sqlite3_bind_text(st, 2, r->name, -1, SQLITE_STATIC);
+	return finish(db, st, em);
+}
+
 static enum err delete_by_bytes(sqlite3 *db, const char *sql, const uint8_t *key, size_t len, struct errmsg *em)
 {
 	sqlite3_stmt *st = prepare(db, sql);
@@ -185,6 +195,7 @@ static enum err write_rows(sqlite3 *db, const struct coord_write *w, struct errm
 		return e == OK ? put_invite(db, &w->invite, em) : e;
 	case STORE_INVITE_DELETE:
 		return delete_by_bytes(db, "DELETE FROM invites WHERE token_id = ?1", w->invite.token_id, TOKEN_ID_BYTES, em);
+	case STORE_NAME: return put_name(db, &w->member, em);
 	case STORE_REVOKE:
 		e = delete_by_bytes(db, "DELETE FROM members WHERE id = ?1", w->member.id.b, NODE_ID_BYTES, em);
 		if (e == OK)

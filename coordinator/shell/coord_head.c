@@ -12,9 +12,9 @@ struct head_job {
 	uint32_t id;
 	bool is_busy;
 	int32_t n;
-	struct errmsg em;
 	struct embed_item embed[COORD_ITEMS_MAX];
 	enum err errs[COORD_ITEMS_MAX]; // of embed
+	const char *texts[COORD_ITEMS_MAX];
 	struct sample_item sample[COORD_ITEMS_MAX];
 	struct coord_sampled sampled[COORD_ITEMS_MAX];
 };
@@ -67,21 +67,22 @@ static void tell(struct head_job *j, struct coord_event *ev)
 static void run_embed(struct worker_job *job)
 {
 	struct head_job *j = (struct head_job *)job;
-	enum err first = stage_work_embed(j->head->work, j->embed, j->n, &j->em);
-	(void)first; // each item has its own
+	stage_work_embed(j->head->work, j->embed, j->n);
 }
 
 static void on_embedded(void *ctx)
 {
 	struct head_job *j = ctx;
-	if (j->em.text[0])
-		log_line(j->head->p.log, LOG_ERROR, "%s", j->em.text);
-	for (int32_t i = 0; i < j->n; i++)
+	for (int32_t i = 0; i < j->n; i++) {
 		j->errs[i] = j->embed[i].err;
+		j->texts[i] = j->embed[i].em.text;
+		if (j->errs[i] != OK)
+			log_line(j->head->p.log, LOG_ERROR, "%s", j->texts[i]);
+	}
 	struct coord_event ev = {.type = COORD_EV_FORWARD_DONE};
 	ev.u.forward_done.id = j->id;
 	ev.u.forward_done.errs = j->errs;
-	ev.u.forward_done.text = j->em.text;
+	ev.u.forward_done.texts = j->texts;
 	tell(j, &ev);
 }
 
@@ -101,18 +102,17 @@ void coord_head_forward(struct coord_head *h, const struct coord_effect *f)
 static void run_sample(struct worker_job *job)
 {
 	struct head_job *j = (struct head_job *)job;
-	stage_work_sample(j->head->work, j->sample, j->n, &j->em);
+	stage_work_sample(j->head->work, j->sample, j->n);
 }
 
 static void on_sampled(void *ctx)
 {
 	struct head_job *j = ctx;
 	for (int32_t i = 0; i < j->n; i++)
-		j->sampled[i] = (struct coord_sampled){.token = j->sample[i].token, .err = j->sample[i].err};
+		j->sampled[i] = (struct coord_sampled){.token = j->sample[i].token, .err = j->sample[i].err, .text = j->sample[i].em.text};
 	struct coord_event ev = {.type = COORD_EV_SAMPLED};
 	ev.u.sampled.id = j->id;
 	ev.u.sampled.items = j->sampled;
-	ev.u.sampled.text = j->em.text;
 	tell(j, &ev);
 }
 

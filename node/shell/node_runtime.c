@@ -48,6 +48,7 @@ struct rt_job {
 	int32_t n_items;
 	struct stage_item items[NODE_ITEMS_MAX];
 	enum err errs[NODE_ITEMS_MAX];
+	const char *texts[NODE_ITEMS_MAX];
 	// LOAD
 	struct engine_config config;
 	struct stage_work *old, *work;
@@ -344,19 +345,21 @@ static void leave_if_changed(struct node_runtime *rt, enum err err)
 static void run_forward(struct worker_job *job)
 {
 	struct rt_job *j = (struct rt_job *)job;
-	stage_work_forward(j->rt->work, j->layer_begin, j->layer_end, j->items, j->n_items, &j->em);
+	stage_work_forward(j->rt->work, j->layer_begin, j->layer_end, j->items, j->n_items);
 }
 
 static void on_forward(void *ctx)
 {
 	struct rt_job *j = ctx;
 	j->is_busy = false;
-	for (int32_t i = 0; i < j->n_items; i++)
+	for (int32_t i = 0; i < j->n_items; i++) {
 		j->errs[i] = j->items[i].err;
+		j->texts[i] = j->items[i].em.text;
+	}
 	struct node_event ev = {.type = NODE_EV_FORWARD_DONE};
 	ev.u.forward_done.id = j->id;
 	ev.u.forward_done.errs = j->errs;
-	ev.u.forward_done.text = j->em.text;
+	ev.u.forward_done.texts = j->texts;
 	step(j->rt, &ev);
 	leave_if_changed(j->rt, j->errs[0]);
 }

@@ -243,6 +243,58 @@ static void one_failed_write_of_two_leaves_an_invite_bound(void **state)
 	stop(&h);
 }
 
+// ---- names
+
+// said makes member 1 say Hello as `name`, and returns the write that keeps it; NULL: none.
+static const struct coord_effect *said(struct host *h, const char *name)
+{
+	struct msg m = {.type = MSG_HELLO, .u.hello = {.n_threads = 1, .port = 7434}};
+	snprintf(m.u.hello.name, NAME_CAP, "%s", name);
+	message(h, h->control[1], &m);
+	const struct coord_effect *f = find_fx(h, COORD_FX_STORE, 0);
+	assert_true(f == NULL || f->u.store.op == STORE_NAME);
+	assert_true(f == NULL || strcmp(f->u.store.member.name, name) == 0);
+	return f;
+}
+
+static void a_new_name_is_written_once_and_again_if_that_failed(void **state)
+{
+	(void)state;
+	struct host h;
+	start(&h, NULL, 1);
+	arrive(&h, 1);
+	assert_null(find_fx(&h, COORD_FX_STORE, 0)); // it is called what the disk says
+	const struct coord_effect *f = said(&h, "laptop-anna");
+	assert_non_null(f);
+	assert_memory_equal(f->u.store.member.id.b, record(1).id.b, NODE_ID_BYTES);
+	stored(&h, f->u.store.id, OK);
+	assert_null(said(&h, "laptop-anna"));
+	f = said(&h, "laptop-ben");
+	assert_non_null(f);
+	stored(&h, f->u.store.id, ERR_IO);
+	f = said(&h, "laptop-ben");
+	assert_non_null(f);
+	stored(&h, f->u.store.id, OK);
+	assert_null(said(&h, "laptop-ben"));
+	stop(&h);
+}
+
+static void an_absent_member_is_known_by_the_name_on_disk(void **state)
+{
+	(void)state;
+	struct host h;
+	open_core(&h, NULL);
+	struct member_record anna = record(1);
+	snprintf(anna.name, sizeof anna.name, "laptop-anna");
+	restore(&h, &anna, 1, NULL, 0);
+	assert_string_equal(status(&h).members[0].state, "absent");
+	assert_string_equal(status(&h).members[0].name, "laptop-anna");
+	struct coord_event ev = {.type = COORD_EV_DRAIN, .u.revoke = {.ticket = 9, .who = "laptop-anna"}};
+	step(&h, &ev);
+	assert_int_equal(find_fx(&h, COORD_FX_ANSWER, 0)->u.answer.err, OK);
+	stop(&h);
+}
+
 // ---- revoking
 
 static uint32_t revoke(struct host *h, const char *who)
@@ -346,6 +398,8 @@ int main(void)
 		cmocka_unit_test(a_bound_invite_survives_a_crash),
 		cmocka_unit_test(a_failed_binding_binds_nobody),
 		cmocka_unit_test(one_failed_write_of_two_leaves_an_invite_bound),
+		cmocka_unit_test(a_new_name_is_written_once_and_again_if_that_failed),
+		cmocka_unit_test(an_absent_member_is_known_by_the_name_on_disk),
 		cmocka_unit_test(a_revoked_node_is_gone_and_the_others_are_told),
 		cmocka_unit_test(a_node_is_revoked_while_keys_are_drawn),
 		cmocka_unit_test(two_revocations_at_once_have_two_epochs),

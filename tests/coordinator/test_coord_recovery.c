@@ -168,7 +168,7 @@ static void a_failure_of_steps_that_are_not_under_way_changes_nothing(void **sta
 	struct msg m = {.type = MSG_STEP_FAILED, .u.step_failed = {.epoch = look(&h).plan_epoch, .session = session, .code = STEP_NOT_KEPT}};
 	message(&h, h.control[1], &m);
 	const struct coord_sampled items[COORD_ITEMS_MAX] = {{.token = 3}};
-	struct coord_event sampled = {.type = COORD_EV_SAMPLED, .u.sampled = {.id = sample, .items = items, .text = ""}};
+	struct coord_event sampled = {.type = COORD_EV_SAMPLED, .u.sampled = {.id = sample, .items = items}};
 	step(&h, &sampled);
 	assert_int_equal(count_fx(&h, COORD_FX_EMIT), 1);
 	assert_int_equal(count_fx(&h, COORD_FX_FORWARD), 1);

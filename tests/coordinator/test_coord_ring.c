@@ -56,7 +56,6 @@ static void sampled(struct host *h, uint32_t id)
 	struct coord_event ev = {.type = COORD_EV_SAMPLED};
 	ev.u.sampled.id = id;
 	ev.u.sampled.items = items;
-	ev.u.sampled.text = "";
 	step(h, &ev);
 }
 
@@ -279,28 +278,36 @@ static void steps_wait_for_the_credits_of_those_on_an_old_link(void **state)
 	stop(&h);
 }
 
-static void one_embedding_that_fails_ends_its_request_alone(void **state)
+static void each_embedding_that_fails_ends_its_request_with_its_own_words(void **state)
 {
 	(void)state;
 	struct host h;
 	struct coordinator_config config = base_config();
-	config.n_slots = 3;
+	config.n_slots = 5;
 	start_ready(&h, &config, 1);
 	submit(&h, 1, 1, 3);
 	uint32_t id = forward_id(&h);
-	submit(&h, 2, 1, 3); // these two wait for the head, and are embedded together
-	submit(&h, 3, 1, 3);
+	for (uint64_t req = 2; req <= 5; req++) // these wait for the head, and are embedded together
+		submit(&h, req, 1, 3);
 	forward_done(&h, id);
 	struct coord_effect *f = find_fx(&h, COORD_FX_FORWARD, 0);
-	assert_int_equal(f->u.forward.n_items, 2);
+	assert_int_equal(f->u.forward.n_items, 4);
 	struct coord_event ev = {.type = COORD_EV_FORWARD_DONE, .u.forward_done.id = f->u.forward.id};
-	ev.u.forward_done.errs = (const enum err[]){ERR_NON_FINITE, OK};
-	ev.u.forward_done.text = "embedding: too loud";
+	ev.u.forward_done.errs = (const enum err[]){ERR_NON_FINITE, OK, ERR_STATE, ERR_IO};
+	ev.u.forward_done.texts = (const char *const[]){"embedding: too loud", "", "the file changed", ""};
 	step(&h, &ev);
-	const struct coord_effect *end = end_of(&h);
-	assert_int_equal(end->u.end.req, 2);
-	assert_int_equal(end->u.end.err, ERR_NON_FINITE);
-	assert_string_equal(end->u.end.text, "embedding: too loud");
+	assert_int_equal(count_fx(&h, COORD_FX_END), 3);
+	static const struct {
+		uint64_t req;
+		enum err err;
+		const char *text;
+	} want[] = {{2, ERR_NON_FINITE, "embedding: too loud"}, {4, ERR_STATE, "the file changed"}, {5, ERR_IO, "the embedding failed on the coordinator"}};
+	for (int32_t i = 0; i < 3; i++) {
+		const struct coord_effect *end = find_fx(&h, COORD_FX_END, i);
+		assert_int_equal(end->u.end.req, want[i].req);
+		assert_int_equal(end->u.end.err, want[i].err);
+		assert_string_equal(end->u.end.text, want[i].text);
+	}
 	assert_int_equal(n_steps_sent(&h, h.data[1]), 1); // the other one's
 	stop(&h);
 }
@@ -416,7 +423,7 @@ int main(void)
 		cmocka_unit_test(silence_while_this_machine_slept_is_no_stall),
 		cmocka_unit_test(frames_on_a_link_that_has_a_successor_still_count),
 		cmocka_unit_test(steps_wait_for_the_credits_of_those_on_an_old_link),
-		cmocka_unit_test(one_embedding_that_fails_ends_its_request_alone),
+		cmocka_unit_test(each_embedding_that_fails_ends_its_request_with_its_own_words),
 		cmocka_unit_test(an_old_link_that_breaks_with_frames_of_the_plan_loses_it),
 		cmocka_unit_test(a_node_that_came_again_survives_the_end_of_its_old_links),
 		cmocka_unit_test(a_hello_on_an_old_link_says_nothing_any_more),

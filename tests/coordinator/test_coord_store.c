@@ -98,6 +98,30 @@ static void a_revocation_takes_the_member_its_invites_and_the_old_epoch(void **s
 	assert_int_equal(p->restored.member_epoch.v, UINT64_C(1) << 62);
 }
 
+static void a_name_is_replaced_in_its_place_and_makes_no_member(void **state)
+{
+	struct place *p = *state;
+	filled(p, 3);
+	opened(p);
+	struct coord_write w = {.id = 50, .op = STORE_NAME, .member = member(1)}, gone = {.id = 51, .op = STORE_NAME, .member = member(9)};
+	snprintf(w.member.name, sizeof w.member.name, "k\xc3\xb6nig");
+	assert_int_equal(written(p, &w), OK);
+	assert_int_equal(written(p, &gone), OK);
+	closed(p);
+	opened(p);
+	assert_int_equal(p->restored.n_members, 3);
+	int n_same = 0;
+	for (int32_t i = 0; i < 3; i++) {
+		const struct member_record *got = &p->restored.members[i];
+		bool is_it = node_id_is(got->id, w.member.id);
+		n_same += is_it;
+		if (is_it)
+			same_member(got, &w.member);
+		assert_true(is_it || strcmp(got->name, w.member.name) != 0);
+	}
+	assert_int_equal(n_same, 1);
+}
+
 static void as_many_members_as_a_cluster_has_fit_in_order(void **state)
 {
 	struct place *p = *state;
@@ -231,6 +255,7 @@ int main(void)
 		IN_PLACE(what_was_written_is_there_after_close_and_open),
 		IN_PLACE(an_invite_is_replaced_bound_and_used_up),
 		IN_PLACE(a_revocation_takes_the_member_its_invites_and_the_old_epoch),
+		IN_PLACE(a_name_is_replaced_in_its_place_and_makes_no_member),
 		IN_PLACE(as_many_members_as_a_cluster_has_fit_in_order),
 		IN_PLACE(of_too_many_invites_the_newest_are_read),
 		IN_PLACE(closing_finishes_what_is_queued_and_tells_nobody),

@@ -233,22 +233,21 @@ static void finish(struct world *w, uint8_t which)
 	uint8_t a = reader_u8(&w->in);
 	struct coord_sampled sampled[COORD_ITEMS_MAX];
 	enum err errs[COORD_ITEMS_MAX];
+	const char *texts[COORD_ITEMS_MAX] = {"embedding: out of range"};
 	struct coord_event ev = {.type = COORD_EV_FORWARD_DONE};
 	if (which == 0 && w->embed_id != 0) {
 		ev.u.forward_done.id = w->embed_id;
 		for (int32_t i = 0; i < COORD_ITEMS_MAX; i++)
 			errs[i] = (a + i) % 16 == 0 ? ERR_NON_FINITE : OK;
 		ev.u.forward_done.errs = a == 0xff ? NULL : errs;
-		ev.u.forward_done.text = a % 2 == 0 ? "embedding: out of range" : NULL;
+		ev.u.forward_done.texts = a % 2 == 0 ? texts : NULL;
 		w->embed_id = 0;
 	} else if (which == 1 && w->sample_id != 0) {
 		for (int32_t i = 0; i < w->n_sample; i++)
-			sampled[i] = (struct coord_sampled){.token = a % 8, .err = (a >> 4) == 15 ? ERR_NON_FINITE : OK};
+			sampled[i] = (struct coord_sampled){.token = a % 8, .err = (a >> 4) == 15 ? ERR_NON_FINITE : OK, .text = a % 2 == 0 ? "not finite" : NULL};
 		ev.type = COORD_EV_SAMPLED;
 		ev.u.sampled.id = w->sample_id;
-		ev.u.sampled.err = a == 0xff ? ERR_NOMEM : OK;
 		ev.u.sampled.items = sampled;
-		ev.u.sampled.text = "not finite";
 		w->sample_id = 0;
 	} else if (which == 2) {
 		ev.type = COORD_EV_STORED;

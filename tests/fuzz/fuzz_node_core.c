@@ -227,7 +227,8 @@ static void finish_forward(struct world *w)
 		errs[i] = (a >> i % 8 & 1) != 0 ? ERR_NON_FINITE : OK;
 	ev.u.forward_done.id = w->forward_id;
 	ev.u.forward_done.errs = errs;
-	ev.u.forward_done.text = "layer 3";
+	const char *texts[NODE_ITEMS_MAX] = {"layer 3"}; // of the others nothing is known
+	ev.u.forward_done.texts = a % 2 == 0 ? texts : NULL;
 	w->forward_id = 0;
 	step(w, &ev);
 }

@@ -251,6 +251,45 @@ static void round_trips_to_neighbours_are_told_to_the_coordinator(void **state)
 	stop(&h);
 }
 
+// ---- failures
+
+static void each_step_of_a_batch_that_fails_is_told_with_its_own_words(void **state)
+{
+	(void)state;
+	struct host h;
+	uint32_t prev, next;
+	join_ring(&h, &prev, &next);
+	send_step(&h, prev, 1, 6, 0);
+	uint32_t id = forward_id(&h);
+	send_step(&h, prev, 1, 7, 0); // these two wait for the engine, and make a batch
+	send_step(&h, prev, 1, 8, 0);
+	forward_done(&h, id);
+	assert_int_equal(find_fx(&h, NODE_FX_FORWARD, 0)->u.forward.n_items, 2);
+	struct node_event ev = {.type = NODE_EV_FORWARD_DONE, .u.forward_done.id = forward_id(&h)};
+	ev.u.forward_done.errs = (const enum err[]){ERR_NON_FINITE, ERR_IO};
+	ev.u.forward_done.texts = (const char *const[]){"layer 3, position 0: not finite", ""};
+	step(&h, &ev);
+	static const struct {
+		uint64_t session;
+		const char *text;
+	} want[] = {{7, "layer 3, position 0: not finite"}, {8, "input or output failed"}};
+	size_t n = 0;
+	for (int32_t i = 0; i < h.fx->n; i++) {
+		struct msg m;
+		struct errmsg em;
+		const struct node_effect *f = &h.fx->at[i];
+		if (f->type != NODE_FX_SEND || f->u.send.head[0] != FRAME_CONTROL || msg_decode(f->u.send.head, f->u.send.head_len, &m, &em) != OK ||
+			m.type != MSG_STEP_FAILED)
+			continue;
+		assert_true(n < ARRAY_LEN(want));
+		assert_int_equal(m.u.step_failed.session.v, want[n].session);
+		assert_string_equal(m.u.step_failed.error, want[n].text);
+		n++;
+	}
+	assert_int_equal(n, ARRAY_LEN(want));
+	stop(&h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -264,6 +303,7 @@ int main(void)
 		cmocka_unit_test(a_node_without_a_part_lets_go_of_everything),
 		cmocka_unit_test(the_engine_is_let_go_of_when_it_is_free),
 		cmocka_unit_test(round_trips_to_neighbours_are_told_to_the_coordinator),
+		cmocka_unit_test(each_step_of_a_batch_that_fails_is_told_with_its_own_words),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

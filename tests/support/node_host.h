@@ -257,7 +257,6 @@ static inline void forward_done(struct host *h, uint32_t id)
 	struct node_event ev = {.type = NODE_EV_FORWARD_DONE};
 	ev.u.forward_done.id = id;
 	ev.u.forward_done.errs = errs;
-	ev.u.forward_done.text = "";
 	step(h, &ev);
 }
 

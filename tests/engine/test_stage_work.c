@@ -1,0 +1,178 @@
+// A stage's work on a tiny random model: that each item of a batch fails or succeeds by itself, and in its own words. What is computed is the
+// engine's (test_engine.c).
+#include "engine/stage_work.h"
+
+#include "model/gguf.h"
+#include "model/model.h"
+#include "tests/support/gguf_build.h"
+#include "tests/support/scratch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define HIDDEN 64 // of tiny_llama_default
+
+struct world {
+	char dir[SCRATCH_CAP], path[SCRATCH_CAP + 16];
+	struct model *model;
+	struct pool *pool;
+	struct stage_work *stage, *head;
+};
+
+static struct stage_work *opened(struct world *w, bool has_head)
+{
+	struct stage_work *out = NULL;
+	struct errmsg em;
+	struct engine_config c = {.model = w->model, .kernels = kernels_find(NULL, &em), .pool = w->pool, .layer_end = has_head ? 0 : 4, .n_slots = 4,
+		.ctx_len = 16, .has_head = has_head, .batch_max = 16, .wire = WIRE_F16};
+	if (stage_work_open(&c, &out, &em) != OK)
+		fail_msg("%s", em.text);
+	return out;
+}
+
+// write_model makes the embeddings of tokens 8 and 9 too large for f16.
+static void write_model(const char *path)
+{
+	struct tiny_llama t = tiny_llama_default(7);
+	struct gguf_build b;
+	struct gguf g = {0};
+	t.embd_type = DTYPE_F32;
+	gguf_build_tiny_llama(&b, &t);
+	assert_int_equal(gguf_parse(b.data, b.len, &g, NULL), OK);
+	const struct gguf_tensor *info = gguf_find_tensor(&g, "token_embd.weight");
+	assert_non_null(info);
+	const float big = 70000.0f;
+	for (size_t token = 8; token <= 9; token++)
+		memcpy(b.data + (info->data - b.data) + token * HIDDEN * sizeof big, &big, sizeof big);
+	scratch_write(path, b.data, b.len);
+	gguf_deinit(&g);
+	gguf_build_free(&b);
+}
+
+static int setup(void **state)
+{
+	struct world *w = calloc(1, sizeof *w);
+	struct errmsg em;
+	assert_non_null(w);
+	assert_true(scratch_open(w->dir));
+	snprintf(w->path, sizeof w->path, "%s/model.gguf", w->dir);
+	write_model(w->path);
+	if (model_open(w->path, &w->model, &em) != OK)
+		fail_msg("%s", em.text);
+	assert_int_equal(pool_open(1, &w->pool), OK);
+	kernels_thread_init();
+	w->stage = opened(w, false);
+	w->head = opened(w, true);
+	*state = w;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+	stage_work_close(w->stage);
+	stage_work_close(w->head);
+	pool_close(w->pool);
+	model_close(w->model);
+	int failed = scratch_remove(w->dir);
+	free(w);
+	return failed;
+}
+
+static void each_prompt_is_embedded_or_fails_in_its_own_words(void **state)
+{
+	struct world *w = *state;
+	const int32_t tokens[] = {8, 7, 9};
+	uint16_t rows[3][HIDDEN];
+	struct embed_item items[3];
+	for (int32_t i = 0; i < 3; i++)
+		items[i] = (struct embed_item){.tokens = &tokens[i], .n_tokens = 1, .pos = 10 + i, .wire = (uint8_t *)rows[i]};
+	stage_work_embed(w->head, items, 3);
+	assert_int_equal(items[0].err, ERR_NON_FINITE);
+	assert_non_null(strstr(items[0].em.text, "output of position 10 is out of f16's range"));
+	assert_int_equal(items[1].err, OK);
+	assert_int_equal(items[2].err, ERR_NON_FINITE);
+	assert_non_null(strstr(items[2].em.text, "output of position 12 is out of f16's range"));
+}
+
+static void each_step_of_a_batch_fails_alone(void **state)
+{
+	struct world *w = *state;
+	uint16_t rows[3][HIDDEN];
+	struct stage_item items[3];
+	for (int32_t i = 0; i < 3; i++) {
+		for (int32_t k = 0; k < HIDDEN; k++)
+			rows[i][k] = (uint16_t)(0x3800 + k); // 0.5 and a little
+		items[i] = (struct stage_item){.wire = (uint8_t *)rows[i], .slot = i, .n_tokens = 1};
+	}
+	rows[1][3] = 0x7c00; // infinite
+	stage_work_forward(w->stage, 0, 4, items, 3);
+	assert_int_equal(items[0].err, OK);
+	assert_int_equal(items[1].err, ERR_NON_FINITE);
+	assert_non_null(strstr(items[1].em.text, "a hidden state arrived that is not finite"));
+	assert_int_equal(items[2].err, OK);
+	assert_memory_equal(rows[0], rows[2], sizeof rows[0]);
+}
+
+static void each_token_is_drawn_or_fails_alone(void **state)
+{
+	struct world *w = *state;
+	uint16_t rows[2][HIDDEN];
+	struct sample_item items[2];
+	for (int32_t i = 0; i < 2; i++) {
+		for (int32_t k = 0; k < HIDDEN; k++)
+			rows[i][k] = 0x3800;
+		items[i] = (struct sample_item){.wire = (const uint8_t *)rows[i], .n_rows = 1, .draw = true, .pos = 3, .sampling = {.top_p = 1}};
+	}
+	rows[0][3] = 0x7c00;
+	stage_work_sample(w->head, items, 2);
+	assert_int_equal(items[0].err, ERR_NON_FINITE);
+	assert_non_null(strstr(items[0].em.text, "came back"));
+	assert_int_equal(items[1].err, OK);
+}
+
+static void a_file_that_changed_fails_every_item(void **state)
+{
+	struct world *w = *state;
+	const int32_t token = 3;
+	uint16_t rows[2][HIDDEN];
+	struct embed_item embeds[2];
+	struct stage_item items[2];
+	for (int32_t i = 0; i < 2; i++) {
+		embeds[i] = (struct embed_item){.tokens = &token, .n_tokens = 1, .wire = (uint8_t *)rows[i]};
+		items[i] = (struct stage_item){.wire = (uint8_t *)rows[i], .slot = i, .n_tokens = 1};
+	}
+	stage_work_embed(w->head, embeds, 2);
+	assert_int_equal(embeds[0].err, OK);
+	assert_int_equal(embeds[1].err, OK);
+	FILE *f = fopen(w->path, "ab");
+	assert_non_null(f);
+	fputc(0, f);
+	fclose(f);
+	stage_work_embed(w->head, embeds, 2);
+	stage_work_forward(w->stage, 0, 4, items, 2);
+	for (int32_t i = 0; i < 2; i++) {
+		assert_int_equal(embeds[i].err, ERR_STATE);
+		assert_int_equal(items[i].err, ERR_STATE);
+		assert_true(embeds[i].em.text[0] != '\0');
+		assert_string_equal(embeds[i].em.text, items[i].em.text);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(each_prompt_is_embedded_or_fails_in_its_own_words, setup, teardown),
+		cmocka_unit_test_setup_teardown(each_step_of_a_batch_fails_alone, setup, teardown),
+		cmocka_unit_test_setup_teardown(each_token_is_drawn_or_fails_alone, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_file_that_changed_fails_every_item, setup, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
