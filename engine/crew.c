@@ -1,12 +1,12 @@
 #include "engine/crew.h"
 
-#define ROW_TILE 32 // rows a kernel may work on at once; a unit is a multiple of it
-#define UNITS_PER_HAND 4 // enough to even out cores of different speed, few enough that taking one costs nothing
+#define ROW_TILE UNIT_ROWS // rows a kernel may work on at once; a share is a multiple of it
+#define SHARES_PER_HAND 4 // enough to even out cores of different speed, few enough that taking one costs nothing
 
-bool crew_take(struct hand *h, int32_t n_units, int32_t *unit)
+bool crew_take(struct hand *h, int32_t n, int32_t *share)
 {
-	*unit = atomic_fetch_add_explicit(&h->crew->next[h->phase & 1], 1, memory_order_relaxed);
-	return *unit < n_units;
+	*share = atomic_fetch_add_explicit(&h->crew->next[h->phase & 1], 1, memory_order_relaxed);
+	return *share < n;
 }
 
 void crew_end_phase(struct hand *h)
@@ -19,6 +19,50 @@ void crew_end_phase(struct hand *h)
 	h->phase++;
 }
 
+// acquire_and_end: the first hand may be phases ahead when another looks whether this one can begin; hence the number.
+static bool acquire_and_end(struct hand *h, int32_t unit)
+{
+	struct crew *c = h->crew;
+	if (h->idx == 0) {
+		c->err = residency_acquire(c->e->residency, unit, c->em);
+		if (c->err != OK)
+			atomic_store_explicit(&c->failed_phase, h->phase + 1, memory_order_relaxed);
+	}
+	crew_end_phase(h);
+	return atomic_load_explicit(&c->failed_phase, memory_order_relaxed) != h->phase;
+}
+
+bool crew_begin_units(struct hand *h, const struct unit_run *run)
+{
+	return acquire_and_end(h, run->begin);
+}
+
+bool crew_run_units(struct hand *h, const struct unit_run *run, crew_unit_fn *fn, const void *ctx)
+{
+	bool more = true;
+	for (int32_t unit = run->begin; unit < run->end && more; unit++) {
+		fn(h, ctx, unit);
+		if (unit + 1 < run->end)
+			more = acquire_and_end(h, unit + 1);
+		else
+			crew_end_phase(h);
+		if (h->idx == 0)
+			residency_release(h->crew->e->residency, unit);
+	}
+	return more;
+}
+
+struct weight crew_unit_weight(const struct hand *h, int32_t unit, int32_t part, const struct weight *shape, int32_t *row_begin)
+{
+	const struct engine *e = h->crew->e;
+	const struct unit_part *p = &e->units.units[unit].parts[part];
+	struct weight w = *shape;
+	w.data = residency_view(e->residency, unit, part);
+	w.rows = p->row_end - p->row_begin;
+	*row_begin = p->row_begin;
+	return w;
+}
+
 void crew_tokens(const struct hand *h, int32_t *begin, int32_t *end)
 {
 	int64_t n = h->crew->n_tokens;
@@ -26,39 +70,41 @@ void crew_tokens(const struct hand *h, int32_t *begin, int32_t *end)
 	*end = (int32_t)(n * (h->idx + 1) / h->n_hands);
 }
 
-int32_t crew_rows_per_unit(const struct hand *h, int32_t rows)
+int32_t crew_rows_per_share(const struct hand *h, int32_t rows)
 {
 	if (h->n_hands == 1)
 		return rows;
-	int32_t n = rows / (h->n_hands * UNITS_PER_HAND);
+	int32_t n = rows / (h->n_hands * SHARES_PER_HAND);
 	return (n / ROW_TILE + 1) * ROW_TILE;
 }
 
-static int32_t n_units(int32_t rows, int32_t per_unit)
+static int32_t n_shares(int32_t rows, int32_t per_share)
 {
-	return rows / per_unit + (rows % per_unit != 0);
+	return rows / per_share + (rows % per_share != 0);
 }
 
-static void compute_unit(const struct hand *h, const struct product *p, int32_t row_begin, int32_t per_unit)
+static void compute_share(const struct hand *h, const struct product *p, const struct weight *w, float *y, int32_t row_begin, int32_t per_share)
 {
-	const struct weight *w = p->w;
-	int32_t row_end = w->rows - row_begin > per_unit ? row_begin + per_unit : w->rows;
-	kernels_matmul(h->crew->e->c.kernels, w, &p->in->acts[kernels_act_kind(w->type)], row_begin, row_end, p->y, (size_t)w->rows);
+	int32_t row_end = w->rows - row_begin > per_share ? row_begin + per_share : w->rows;
+	kernels_matmul(h->crew->e->c.kernels, w, &p->in->acts[kernels_act_kind(w->type)], row_begin, row_end, y, (size_t)p->w->rows);
 }
 
-void crew_products(struct hand *h, const struct product *p, int32_t n)
+void crew_products(struct hand *h, int32_t unit, const struct product *p, int32_t n)
 {
-	int32_t rows = 0, total = 0, unit;
+	struct weight w[UNIT_PARTS_MAX];
+	int32_t first[UNIT_PARTS_MAX], rows = 0, total = 0, share;
+	for (int32_t i = 0; i < n; i++) {
+		w[i] = crew_unit_weight(h, unit, i, p[i].w, &first[i]);
+		rows = w[i].rows > rows ? w[i].rows : rows;
+	}
+	int32_t per_share = crew_rows_per_share(h, rows);
 	for (int32_t i = 0; i < n; i++)
-		rows = p[i].w->rows > rows ? p[i].w->rows : rows;
-	int32_t per_unit = crew_rows_per_unit(h, rows);
-	for (int32_t i = 0; i < n; i++)
-		total += n_units(p[i].w->rows, per_unit);
-	while (crew_take(h, total, &unit)) {
-		const struct product *at = p;
-		for (; unit >= n_units(at->w->rows, per_unit); at++)
-			unit -= n_units(at->w->rows, per_unit);
-		compute_unit(h, at, unit * per_unit, per_unit);
+		total += n_shares(w[i].rows, per_share);
+	while (crew_take(h, total, &share)) {
+		int32_t at = 0;
+		for (; share >= n_shares(w[at].rows, per_share); at++)
+			share -= n_shares(w[at].rows, per_share);
+		compute_share(h, &p[at], &w[at], p[at].y + first[at], share * per_share, per_share);
 	}
 }
 

@@ -36,20 +36,15 @@ static float *carve_floats(struct carver *c, int32_t rows, int32_t cols)
 	return carve(c, (size_t)rows * (size_t)cols, sizeof(float)); // two int32_t never wrap a size_t
 }
 
-static struct weight as_weight(const struct tensor_view *t)
+static struct weight shape_of(const struct tensor_view *t)
 {
-	return (struct weight){.data = t->data, .type = t->type, .rows = t->rows, .cols = t->cols, .row_bytes = t->row_bytes};
+	return (struct weight){.type = t->type, .rows = t->rows, .cols = t->cols, .row_bytes = t->row_bytes};
 }
 
-// copy_vector carves room for an optional f32 vector and fills it.
-static const float *copy_vector(struct carver *c, const struct tensor_view *t)
+// carve_vector carves room for an f32 vector, unless a file may leave it out and does.
+static float *carve_vector(struct carver *c, const struct tensor_view *t)
 {
-	if (t->data == NULL)
-		return NULL;
-	float *p = carve(c, (size_t)t->cols, sizeof *p);
-	if (p != NULL)
-		memcpy(p, t->data, (size_t)t->cols * sizeof *p);
-	return p;
+	return t->cols > 0 ? carve(c, (size_t)t->cols, sizeof(float)) : NULL;
 }
 
 static void lay_out_layer(struct engine *e, struct carver *c, int32_t layer)
@@ -57,14 +52,14 @@ static void lay_out_layer(struct engine *e, struct carver *c, int32_t layer)
 	struct layer_weights w;
 	model_layer(e->c.model, layer, &w);
 	struct engine_layer l = {
-		.q = as_weight(&w.q), .k = as_weight(&w.k), .v = as_weight(&w.v), .o = as_weight(&w.o),
-		.gate = as_weight(&w.gate), .up = as_weight(&w.up), .down = as_weight(&w.down),
+		.q = shape_of(&w.q), .k = shape_of(&w.k), .v = shape_of(&w.v), .o = shape_of(&w.o),
+		.gate = shape_of(&w.gate), .up = shape_of(&w.up), .down = shape_of(&w.down),
 	};
-	l.attn_norm = copy_vector(c, &w.attn_norm);
-	l.ffn_norm = copy_vector(c, &w.ffn_norm);
-	l.q_bias = copy_vector(c, &w.q_bias);
-	l.k_bias = copy_vector(c, &w.k_bias);
-	l.v_bias = copy_vector(c, &w.v_bias);
+	l.attn_norm = carve_vector(c, &w.attn_norm);
+	l.ffn_norm = carve_vector(c, &w.ffn_norm);
+	l.q_bias = carve_vector(c, &w.q_bias);
+	l.k_bias = carve_vector(c, &w.k_bias);
+	l.v_bias = carve_vector(c, &w.v_bias);
 	if (c->arena != NULL)
 		e->layers[layer - e->c.layer_begin] = l;
 }
@@ -118,7 +113,8 @@ static void lay_out(struct engine *e, struct carver *c)
 	lay_out_inputs(e, c);
 	if (e->c.has_head) {
 		struct tensor_view norm = model_output_norm(e->c.model);
-		e->output_norm = copy_vector(c, &norm);
+		e->output_norm = carve_vector(c, &norm);
+		e->embd_row = carve(c, e->embd.row_bytes, 1);
 	}
 	if (e->c.layer_begin == e->c.layer_end)
 		return;
@@ -178,8 +174,9 @@ static enum err check_layer(struct engine *e, int32_t layer, struct errmsg *em)
 static enum err check_head(struct engine *e, struct errmsg *em)
 {
 	struct tensor_view embd = model_token_embd(e->c.model), output = model_output(e->c.model);
-	e->embd = as_weight(&embd);
-	e->output = as_weight(&output);
+	e->embd = shape_of(&embd);
+	e->embd_at = embd.at;
+	e->output = shape_of(&output);
 	if (!kernels_has_type(embd.type))
 		return errmsg_fail(em, ERR_UNSUPPORTED, "tensor token_embd.weight: type %s has no kernels", dtype_find(embd.type)->name);
 	return check_type(&output, e->hp.tied_embeddings ? "token_embd.weight" : "output.weight", &e->normed, em);
@@ -219,6 +216,77 @@ static enum err allocate(struct engine *e, struct errmsg *em)
 	return OK;
 }
 
+// add_layer puts a layer's matrices into the table, in the order of forward.c.
+static enum err add_layer(struct engine *e, int32_t layer)
+{
+	struct layer_weights w;
+	model_layer(e->c.model, layer, &w);
+	struct engine_layer *l = &e->layers[layer - e->c.layer_begin];
+	const struct {
+		enum unit_kind kind;
+		const struct tensor_view *matrices[UNIT_PARTS_MAX];
+		int32_t n;
+	} phases[] = {
+		{UNIT_QKV, {&w.q, &w.k, &w.v}, 3}, {UNIT_O, {&w.o}, 1}, {UNIT_GATE_UP, {&w.gate, &w.up}, 2}, {UNIT_DOWN, {&w.down}, 1},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(phases); i++) {
+		enum unit_kind kind = phases[i].kind;
+		if (unit_table_add(&e->units, layer, kind, phases[i].matrices, phases[i].n, UNIT_UNCUT, &l->units[kind]) != OK)
+			return ERR_NOMEM;
+	}
+	return OK;
+}
+
+static enum err build_units(struct engine *e, struct errmsg *em)
+{
+	enum err err = OK;
+	for (int32_t i = e->c.layer_begin; i < e->c.layer_end && err == OK; i++)
+		err = add_layer(e, i);
+	if (err == OK && e->c.has_head) {
+		struct tensor_view output = model_output(e->c.model);
+		err = unit_table_add(&e->units, e->hp.n_layers, UNIT_OUTPUT, &(const struct tensor_view *){&output}, 1, UNIT_UNCUT, &e->output_units);
+	}
+	return err == OK ? OK : errmsg_fail(em, err, "engine: no memory for the table of weights");
+}
+
+static enum err read_vector(struct engine *e, const struct tensor_view *t, float *to, struct errmsg *em)
+{
+	return to != NULL ? weight_files_read(e->files, t->at, (uint64_t)t->cols * sizeof *to, to, em) : OK;
+}
+
+static enum err read_layer_vectors(struct engine *e, int32_t layer, struct errmsg *em)
+{
+	struct layer_weights w;
+	model_layer(e->c.model, layer, &w);
+	const struct engine_layer *l = &e->layers[layer - e->c.layer_begin];
+	const struct {
+		const struct tensor_view *from;
+		float *to;
+	} vectors[] = {
+		{&w.attn_norm, l->attn_norm}, {&w.ffn_norm, l->ffn_norm}, {&w.q_bias, l->q_bias}, {&w.k_bias, l->k_bias}, {&w.v_bias, l->v_bias},
+	};
+	enum err err = OK;
+	for (size_t i = 0; i < ARRAY_LEN(vectors) && err == OK; i++)
+		err = read_vector(e, vectors[i].from, vectors[i].to, em);
+	return err;
+}
+
+// load_weights reads what is copied, and makes the rest available by residency.
+static enum err load_weights(struct engine *e, struct errmsg *em)
+{
+	enum err err = build_units(e, em);
+	for (int32_t i = e->c.layer_begin; i < e->c.layer_end && err == OK; i++)
+		err = read_layer_vectors(e, i, em);
+	if (err == OK && e->c.has_head) {
+		struct tensor_view norm = model_output_norm(e->c.model);
+		err = read_vector(e, &norm, e->output_norm, em);
+	}
+	if (err != OK)
+		return err;
+	const struct residency_config rc = {.files = e->files, .units = &e->units};
+	return residency_open(&rc, &e->residency, em);
+}
+
 enum err engine_open(const struct engine_config *c, struct engine **out, struct errmsg *em)
 {
 	struct engine *e = calloc(1, sizeof *e);
@@ -226,6 +294,7 @@ enum err engine_open(const struct engine_config *c, struct engine **out, struct 
 		return errmsg_fail(em, ERR_NOMEM, "engine: cannot allocate %zu bytes", sizeof *e);
 	e->c = *c;
 	e->hp = *model_hparams(c->model);
+	e->files = model_files(c->model);
 	e->normed.cols = e->hp.hidden_dim;
 	if (c->layer_begin < c->layer_end) {
 		e->attended.cols = e->hp.n_heads * e->hp.head_dim;
@@ -234,6 +303,8 @@ enum err engine_open(const struct engine_config *c, struct engine **out, struct 
 	enum err err = check_config(e, em);
 	if (err == OK)
 		err = allocate(e, em);
+	if (err == OK)
+		err = load_weights(e, em);
 	if (err != OK) {
 		errmsg_prefix(em, err, "%s", model_path(c->model));
 		engine_close(e);
@@ -277,6 +348,8 @@ void engine_close(struct engine *e)
 {
 	if (e == NULL)
 		return;
+	residency_close(e->residency);
+	unit_table_deinit(&e->units);
 	arena_close(&e->arena);
 	free(e);
 }

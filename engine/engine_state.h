@@ -4,16 +4,19 @@
 
 #include "base/arena.h"
 #include "engine/engine.h"
+#include "engine/residency.h"
+#include "engine/unit_table.h"
 
 #define N_ACT_KINDS 3
 #define TILE_TOKENS_MAX 8 // tokens whose attention shares reading K and V; scratch grows with it
 
-// One layer, ready to compute. Matrices are borrowed from the model; norms and biases are copies, because a file may place them at any
-// byte and they are small.
+// One layer, ready to compute. Matrices have a shape here and no data: that comes unit by unit (crew_unit_weight). Norms and biases are
+// copies, because a file may place them at any byte and they are small.
 struct engine_layer {
 	struct weight q, k, v, o, gate, up, down;
-	const float *attn_norm, *ffn_norm;       // (hidden_dim)
-	const float *q_bias, *k_bias, *v_bias;   // (rows), or NULL
+	struct unit_run units[N_UNIT_KINDS];
+	float *attn_norm, *ffn_norm;     // (hidden_dim)
+	float *q_bias, *k_bias, *v_bias; // (rows), or NULL
 };
 
 // One input of products, in each form that a product of it takes.
@@ -42,6 +45,9 @@ struct engine {
 	struct hparams hp;
 	struct arena arena;
 	uint64_t kv_bytes;
+	const struct weight_files *files;
+	struct unit_table units; // of the layers, then of the head: the order of use
+	struct residency *residency;
 	struct engine_layer *layers; // (layer_end - layer_begin)
 
 	// KV cache, f16: (layers, n_slots, n_kv_heads, ctx_len, head_dim), each. A head's positions lie side by side, as attention reads them.
@@ -63,8 +69,11 @@ struct engine {
 	size_t attn_scratch_len;
 
 	// The head.
-	struct weight embd, output;
-	const float *output_norm; // (hidden_dim)
+	struct weight embd, output; // without data
+	uint64_t embd_at;           // in the model file
+	struct unit_run output_units;
+	uint8_t *embd_row;          // one row of embd
+	float *output_norm;         // (hidden_dim)
 };
 
 // engine_kv_at returns the index in keys and values of head `kv_head` of `slot`, position 0; layer counts from layer_begin.

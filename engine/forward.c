@@ -121,56 +121,89 @@ static void attend(struct hand *h, int32_t layer)
 		attend_tile(h, layer, &e->tiles[unit % n_tiles], unit / n_tiles * n_heads, n_heads);
 }
 
-// gate_and_up computes the same rows of both and joins them at once, while they are in the cache.
-static void gate_and_up(struct hand *h, const struct engine_layer *l)
+static void products_qkv(struct hand *h, const void *ctx, int32_t unit)
 {
 	struct engine *e = h->crew->e;
-	int32_t rows = e->hp.ffn_dim, per_unit = crew_rows_per_unit(h, rows), unit;
-	const struct acts *gate_in = &e->normed.acts[kernels_act_kind(l->gate.type)], *up_in = &e->normed.acts[kernels_act_kind(l->up.type)];
-	while (crew_take(h, rows / per_unit + (rows % per_unit != 0), &unit)) {
-		int32_t begin = unit * per_unit, end = rows - begin > per_unit ? begin + per_unit : rows;
-		kernels_matmul(e->c.kernels, &l->gate, gate_in, begin, end, e->gated.x, (size_t)rows);
-		kernels_matmul(e->c.kernels, &l->up, up_in, begin, end, e->up, (size_t)rows);
+	const struct engine_layer *l = ctx;
+	crew_products(h, unit, (const struct product[]){{&l->q, &e->normed, e->q}, {&l->k, &e->normed, e->k}, {&l->v, &e->normed, e->v}}, 3);
+}
+
+static void product_o(struct hand *h, const void *ctx, int32_t unit)
+{
+	const struct engine_layer *l = ctx;
+	crew_products(h, unit, &(struct product){&l->o, &h->crew->e->attended, h->crew->e->delta}, 1);
+}
+
+static void product_down(struct hand *h, const void *ctx, int32_t unit)
+{
+	const struct engine_layer *l = ctx;
+	crew_products(h, unit, &(struct product){&l->down, &h->crew->e->gated, h->crew->e->delta}, 1);
+}
+
+// gate_and_up computes the same rows of both and joins them at once, while they are in the cache.
+static void gate_and_up(struct hand *h, const void *ctx, int32_t unit)
+{
+	struct engine *e = h->crew->e;
+	const struct engine_layer *l = ctx;
+	int32_t first, same, share;
+	struct weight gate = crew_unit_weight(h, unit, 0, &l->gate, &first), up = crew_unit_weight(h, unit, 1, &l->up, &same);
+	int32_t rows = gate.rows, per_share = crew_rows_per_share(h, rows);
+	size_t stride = (size_t)e->hp.ffn_dim;
+	const struct acts *gate_in = &e->normed.acts[kernels_act_kind(gate.type)], *up_in = &e->normed.acts[kernels_act_kind(up.type)];
+	ASSERT(up.rows == rows);
+	while (crew_take(h, rows / per_share + (rows % per_share != 0), &share)) {
+		int32_t begin = share * per_share, end = rows - begin > per_share ? begin + per_share : rows;
+		kernels_matmul(e->c.kernels, &gate, gate_in, begin, end, e->gated.x + first, stride);
+		kernels_matmul(e->c.kernels, &up, up_in, begin, end, e->up + first, stride);
 		for (int32_t t = 0; t < h->crew->n_tokens; t++) {
-			size_t at = (size_t)t * (size_t)rows + (size_t)begin;
+			size_t at = (size_t)t * stride + (size_t)(first + begin);
 			kernels_swiglu(e->c.kernels, e->gated.x + at, e->up + at, end - begin, e->gated.x + at);
 		}
 	}
 }
 
-static void run_layer(struct hand *h, int32_t layer)
+// attention_block computes what the first half of a layer adds, into delta. False: its weights could not be had.
+static bool attention_block(struct hand *h, const struct engine_layer *l, int32_t layer, int32_t begin, int32_t end)
 {
 	struct engine *e = h->crew->e;
-	const struct engine_layer *l = &e->layers[layer - e->c.layer_begin];
-	int32_t begin, end;
-	crew_tokens(h, &begin, &end);
-
 	normalise(h, begin, end, l->attn_norm);
-	crew_end_phase(h);
-	crew_products(h, (const struct product[]){{&l->q, &e->normed, e->q}, {&l->k, &e->normed, e->k}, {&l->v, &e->normed, e->v}}, 3);
-	crew_end_phase(h);
+	if (!crew_begin_units(h, &l->units[UNIT_QKV]) || !crew_run_units(h, &l->units[UNIT_QKV], products_qkv, l))
+		return false;
 	for (int32_t t = begin; t < end; t++)
 		place_token(e, l, layer, t);
 	crew_end_phase(h);
 	attend(h, layer);
 	crew_end_phase(h);
 	crew_quantise(h, &e->attended, begin, end);
-	crew_end_phase(h);
-	crew_products(h, &(struct product){&l->o, &e->attended, e->delta}, 1);
-	crew_end_phase(h);
+	return crew_begin_units(h, &l->units[UNIT_O]) && crew_run_units(h, &l->units[UNIT_O], product_o, l);
+}
 
-	add_delta(e, begin, end);
+// ffn_block computes what the second half adds, into delta.
+static bool ffn_block(struct hand *h, const struct engine_layer *l, int32_t begin, int32_t end)
+{
+	struct engine *e = h->crew->e;
 	normalise(h, begin, end, l->ffn_norm);
-	crew_end_phase(h);
-	gate_and_up(h, l);
-	crew_end_phase(h);
+	if (!crew_begin_units(h, &l->units[UNIT_GATE_UP]) || !crew_run_units(h, &l->units[UNIT_GATE_UP], gate_and_up, l))
+		return false;
 	crew_quantise(h, &e->gated, begin, end);
-	crew_end_phase(h);
-	crew_products(h, &(struct product){&l->down, &e->gated, e->delta}, 1);
-	crew_end_phase(h);
+	return crew_begin_units(h, &l->units[UNIT_DOWN]) && crew_run_units(h, &l->units[UNIT_DOWN], product_down, l);
+}
+
+static bool run_layer(struct hand *h, int32_t layer)
+{
+	struct engine *e = h->crew->e;
+	const struct engine_layer *l = &e->layers[layer - e->c.layer_begin];
+	int32_t begin, end;
+	crew_tokens(h, &begin, &end);
+	if (!attention_block(h, l, layer, begin, end))
+		return false;
+	add_delta(e, begin, end);
+	if (!ffn_block(h, l, begin, end))
+		return false;
 	// The next layer begins with the same tokens on the same thread: no phase ends here.
 	add_delta(e, begin, end);
 	end_layer(e, layer, begin, end);
+	return true;
 }
 
 static void run_layers(void *ctx, int32_t thread_idx, int32_t n_threads)
@@ -184,7 +217,8 @@ static void run_layers(void *ctx, int32_t thread_idx, int32_t n_threads)
 		rope_table(e->rope_freq, n_pairs, e->tokens[t].pos, e->rope_cos + at, e->rope_sin + at);
 	}
 	for (int32_t layer = h.crew->layer_begin; layer < h.crew->layer_end; layer++)
-		run_layer(&h, layer);
+		if (!run_layer(&h, layer))
+			return;
 }
 
 static enum err check_item(const struct crew *crew, const struct engine_item *items, int32_t i, struct errmsg *em)
@@ -242,6 +276,8 @@ static void settle_item(const struct crew *crew, struct engine_item *it, const s
 	it->fault = (struct engine_fault){0};
 	for (int32_t t = 0; t < it->n_tokens && it->fault.err == OK; t++)
 		it->fault = tokens[t].fault;
+	if (crew->err != OK)
+		it->fault = (struct engine_fault){.err = crew->err};
 	for (int32_t layer = crew->layer_begin; layer < crew->layer_end; layer++)
 		*engine_computed(e, layer - e->c.layer_begin, it->slot) = it->pos_begin + (it->fault.err == OK ? it->n_tokens : 0);
 }
@@ -252,7 +288,7 @@ enum err engine_forward_layers(struct engine *e, int32_t layer_begin, int32_t la
 	ASSERT(e->c.layer_begin <= layer_begin);
 	ASSERT(layer_begin < layer_end);
 	ASSERT(layer_end <= e->c.layer_end);
-	struct crew crew = {.e = e, .layer_begin = layer_begin, .layer_end = layer_end};
+	struct crew crew = {.e = e, .layer_begin = layer_begin, .layer_end = layer_end, .em = em};
 	enum err err = take_batch(&crew, items, n_items, em);
 	if (err != OK || crew.n_tokens == 0)
 		return err;
@@ -260,7 +296,7 @@ enum err engine_forward_layers(struct engine *e, int32_t layer_begin, int32_t la
 	crew_set_input(&e->attended, crew.n_tokens);
 	crew_set_input(&e->gated, crew.n_tokens);
 	pool_run(e->c.pool, run_layers, &crew);
-
+	err = crew.err; // and em tells why
 	const struct engine_token *at = e->tokens;
 	for (int32_t i = 0; i < n_items; at += items[i].n_tokens, i++) {
 		settle_item(&crew, &items[i], at);

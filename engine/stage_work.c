@@ -168,13 +168,17 @@ static void settle_row(struct stage_work *w, const struct row *r, const float *l
 
 static void run_rows(struct stage_work *w, const struct row *rows, int32_t n)
 {
-	struct errmsg ignored; // each row is judged by itself
+	struct errmsg why;
 	if (n == 0)
 		return;
-	enum err e = engine_logits(w->engine, w->hidden, n, w->logits, &ignored);
-	(void)e;
-	for (int32_t i = 0; i < n; i++)
+	enum err e = engine_logits(w->engine, w->hidden, n, w->logits, &why);
+	bool each_its_own = e == OK || e == ERR_NON_FINITE;
+	for (int32_t i = 0; i < n; i++) {
+		struct sample_item *it = rows[i].item;
+		if (!each_its_own && it->err == OK)
+			it->err = errmsg_fail(&it->em, e, "%s", why.text);
 		settle_row(w, &rows[i], w->logits + (size_t)i * (size_t)w->vocab_size);
+	}
 }
 
 void stage_work_sample(struct stage_work *w, struct sample_item *items, int32_t n)

@@ -17,6 +17,9 @@ struct model {
 	char *path;
 	char name[NAME_BYTES];
 	struct mapped_file file;
+	struct weight_file weight_file; // the same, for who reads weights
+	struct weight_extent extent;
+	struct weight_files files;
 	struct gguf gguf;
 	struct hparams hp;
 	struct tensor_view token_embd, output_norm, output;
@@ -162,9 +165,9 @@ enum err model_check_whole(const struct gguf *g, struct errmsg *em)
 	return e;
 }
 
-static struct tensor_view view_of(const struct gguf_tensor *t)
+static struct tensor_view view_of(const struct gguf *g, const struct gguf_tensor *t)
 {
-	struct tensor_view v = {.data = t->data, .type = t->type, .rows = (int32_t)t->dims[1], .cols = (int32_t)t->dims[0]};
+	struct tensor_view v = {.data = t->data, .at = g->data_offset + t->offset, .type = t->type, .rows = (int32_t)t->dims[1], .cols = (int32_t)t->dims[0]};
 	bool ok = dtype_row_bytes(t->type, t->dims[0], &v.row_bytes);
 	ASSERT(ok);
 	return v;
@@ -176,7 +179,7 @@ static void put_view(const struct gguf *g, const char *name, void *base, size_t 
 	const struct gguf_tensor *t = gguf_find_tensor(g, name);
 	if (t == NULL)
 		return;
-	struct tensor_view v = view_of(t);
+	struct tensor_view v = view_of(g, t);
 	memcpy((char *)base + offset, &v, sizeof v);
 }
 
@@ -211,9 +214,18 @@ static void set_name(struct model *m)
 	printable_copy(s.data, s.len, m->name, sizeof m->name);
 }
 
+static void set_files(struct model *m)
+{
+	m->weight_file = (struct weight_file){.fd = m->file.fd, .path = m->path};
+	m->extent = (struct weight_extent){.bytes = m->file.bytes};
+	m->files = (struct weight_files){.files = &m->weight_file, .n_files = 1, .extents = &m->extent, .n_extents = 1, .map = m->file.data};
+}
+
 static enum err load(struct model *m, struct errmsg *em)
 {
 	enum err e = mapped_file_open(m->path, &m->file, em);
+	if (e == OK)
+		set_files(m);
 	if (e == OK)
 		e = gguf_parse(m->file.data, m->file.bytes, &m->gguf, em);
 	if (e == OK)
@@ -310,4 +322,9 @@ struct tensor_view model_output(const struct model *m)
 uint64_t model_file_bytes(const struct model *m)
 {
 	return m->file.bytes;
+}
+
+const struct weight_files *model_files(const struct model *m)
+{
+	return &m->files;
 }

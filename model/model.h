@@ -10,10 +10,12 @@
 #include "base/err.h"
 #include "model/gguf.h"
 #include "model/hparams.h"
+#include "model/weight_files.h"
 
 // One tensor as it lies in the file: row-major (rows, cols); a vector has rows 1.
 struct tensor_view {
 	const void *data;
+	uint64_t at; // where data is in the model file
 	enum dtype type;
 	int32_t rows;
 	int32_t cols;
@@ -47,6 +49,8 @@ struct tensor_view model_token_embd(const struct model *m);  // (vocab_size, hid
 struct tensor_view model_output_norm(const struct model *m); // (1, hidden_dim)
 struct tensor_view model_output(const struct model *m);      // (vocab_size, hidden_dim); token_embd when tied
 uint64_t model_file_bytes(const struct model *m);
+// model_files says where the weights are: in the one file that was opened, which is mapped.
+const struct weight_files *model_files(const struct model *m);
 // model_check_unchanged compares the file's identity, size and time of change with those at model_open; ERR_STATE names the difference.
 MUST_USE enum err model_check_unchanged(const struct model *m, struct errmsg *em);
 

@@ -220,40 +220,61 @@ static struct engine *open_engine(const struct fixture *f)
 	return e;
 }
 
-// dequantise replaces a weight by its f32 values, which it allocates.
-static void dequantise(struct weight *w)
+// An engine's weights as f32, in memory of the test's own.
+struct f32_weights {
+	uint8_t *data;
+	uint64_t used;
+	struct weight_files files;
+};
+
+// dequantise gives matrix `part` of a unit, which is whole, its f32 values.
+static void dequantise(struct engine *e, struct f32_weights *f, int32_t unit, int32_t part, struct weight *shape)
 {
-	float *x = malloc((size_t)w->rows * (size_t)w->cols * sizeof *x);
-	assert_non_null(x);
-	for (int32_t r = 0; r < w->rows; r++)
-		kernels_row_to_f32(w, r, x + (size_t)r * (size_t)w->cols);
-	*w = (struct weight){.data = x, .type = DTYPE_F32, .rows = w->rows, .cols = w->cols, .row_bytes = (size_t)w->cols * sizeof *x};
+	struct unit_part *p = &e->units.units[unit].parts[part];
+	struct weight from = *shape;
+	from.data = residency_view(e->residency, unit, part);
+	assert_int_equal(p->row_end - p->row_begin, shape->rows);
+	*shape = (struct weight){.type = DTYPE_F32, .rows = from.rows, .cols = from.cols, .row_bytes = (size_t)from.cols * sizeof(float)};
+	for (int32_t r = 0; r < from.rows; r++)
+		kernels_row_to_f32(&from, r, (float *)(void *)(f->data + f->used) + (size_t)r * (size_t)from.cols);
+	p->at = f->used;
+	p->bytes = (uint64_t)shape->rows * shape->row_bytes;
+	f->used += p->bytes;
 }
 
-static void free_weight(struct weight *w)
+static void dequantise_all(struct engine *e, struct f32_weights *f)
 {
-	union { // the engine only reads; the test owns
-		const void *borrowed;
-		void *owned;
-	} p = {.borrowed = w->data};
-	free(p.owned);
-}
-
-static void each_weight(struct engine *e, void (*fn)(struct weight *w))
-{
+	size_t n = (size_t)e->output.rows * (size_t)e->output.cols;
+	for (int32_t i = 0; i < e->hp.n_layers; i++) {
+		const struct engine_layer *l = &e->layers[i];
+		const struct weight *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+		for (size_t j = 0; j < ARRAY_LEN(all); j++)
+			n += (size_t)all[j]->rows * (size_t)all[j]->cols;
+	}
+	*f = (struct f32_weights){.data = malloc(n * sizeof(float))};
+	assert_non_null(f->data);
 	for (int32_t i = 0; i < e->hp.n_layers; i++) {
 		struct engine_layer *l = &e->layers[i];
-		struct weight *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
-		for (size_t j = 0; j < ARRAY_LEN(all); j++)
-			fn(all[j]);
+		struct weight *qkv[] = {&l->q, &l->k, &l->v}, *gate_up[] = {&l->gate, &l->up};
+		for (int32_t j = 0; j < 3; j++)
+			dequantise(e, f, l->units[UNIT_QKV].begin, j, qkv[j]);
+		dequantise(e, f, l->units[UNIT_O].begin, 0, &l->o);
+		for (int32_t j = 0; j < 2; j++)
+			dequantise(e, f, l->units[UNIT_GATE_UP].begin, j, gate_up[j]);
+		dequantise(e, f, l->units[UNIT_DOWN].begin, 0, &l->down);
 	}
-	fn(&e->output);
+	dequantise(e, f, e->output_units.begin, 0, &e->output);
+	f->files = (struct weight_files){.map = f->data};
+	residency_close(e->residency);
+	const struct residency_config rc = {.files = &f->files, .units = &e->units};
+	assert_int_equal(residency_open(&rc, &e->residency, NULL), OK);
 }
 
 static void in_f32_greedy_ids_and_logits_are_those_of_llama_cpp(void **state)
 {
 	struct engine *e = open_engine(need_speed(state));
-	each_weight(e, dequantise);
+	struct f32_weights f32;
+	dequantise_all(e, &f32);
 	struct engine_input *inputs[] = {&e->normed, &e->attended, &e->gated};
 	void *storage = malloc(acts_bytes(ACT_F32, IDS_MAX, e->hp.ffn_dim) + 1);
 	for (size_t i = 0; i < ARRAY_LEN(inputs); i++) {
@@ -261,9 +282,9 @@ static void in_f32_greedy_ids_and_logits_are_those_of_llama_cpp(void **state)
 		acts_init(&inputs[i]->acts[ACT_F32], ACT_F32, IDS_MAX, inputs[i]->cols, storage);
 	}
 	compare(e, GOLDEN_F32, &strict);
-	each_weight(e, free_weight);
 	free(storage);
 	engine_close(e);
+	free(f32.data);
 }
 
 static void quantised_logits_are_within_the_noise_of_llama_cpp(void **state)
