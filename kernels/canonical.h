@@ -47,7 +47,8 @@
 //     with max|x| / d <= 127; q[i] = RNE(x[i] / d); value = q[i] * d. A block whose q are all 0 is coded with d = 0. Because d is a power of
 //     two, q * d is exact, and coding a decoded state again gives the same values.
 // 20. LOOK-UP of one row (embedding). f32, f16, bf16: exact. q4_0, q5_0, q8_0: (f32)q * d. q4_1, q5_1: fma((f32)q, d, m). q * d has at
-//     most 19 significant bits, so it is exact, and a product followed by an add would give the same bits.
+//     most 19 significant bits, so it is exact, and a product followed by an add would give the same bits. q6_k, q3_k: (f32)q * (d * scale),
+//     at most 23 bits, exact. q4_k, q5_k: fma((f32)q, d * scale, -(dmin * min)), every product exact (22 bits).
 #ifndef HEARTH_KERNELS_CANONICAL_H
 #define HEARTH_KERNELS_CANONICAL_H
 

@@ -23,8 +23,8 @@ static uint32_t max_magnitude(const float *x, int32_t n)
 	return max_lane(m);
 }
 
-// quantise32 writes 32 values times `inverse` as integers and returns their sum.
-static int32_t quantise32(const float *x, __m256 inverse, int8_t *q)
+// quantise32 writes 32 values times `inverse` as integers; all lanes of each half of the result are the sum of 16 of them.
+static __m256i quantise32(const float *x, __m256 inverse, int8_t *q)
 {
 	__m256i v[4];
 	for (int i = 0; i < 4; i++)
@@ -34,26 +34,40 @@ static int32_t quantise32(const float *x, __m256 inverse, int8_t *q)
 	bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 	_mm256_storeu_si256((__m256i_u *)q, bytes);
 	__m256i sums = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes), _mm256_set1_epi16(1));
-	__m128i s = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-	s = _mm_add_epi32(s, _mm_shuffle_epi32(s, _MM_SHUFFLE(1, 0, 3, 2)));
-	s = _mm_add_epi32(s, _mm_shuffle_epi32(s, _MM_SHUFFLE(2, 3, 0, 1)));
-	return _mm_cvtsi128_si32(s);
+	sums = _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, _MM_SHUFFLE(1, 0, 3, 2)));
+	return _mm256_add_epi32(sums, _mm256_shuffle_epi32(sums, _MM_SHUFFLE(2, 3, 0, 1)));
 }
 
-void avx2_quantise(const float *x, int32_t n_blocks, int32_t block_len, int8_t *q, float *d, int32_t *qsum)
+static __m256i zeros32(int8_t *q)
 {
-	for (int32_t b = 0; b < n_blocks; b++, x += block_len, q += block_len, qsum += block_len / BLOCK_LEN) {
-		uint32_t m = max_magnitude(x, block_len);
-		if (m >= 0x7f800000 || m < 0x21800000) {
-			d[b] = m >= 0x7f800000 ? fmath_from_bits(0x7fc00000) : 0.0f;
-			memset(q, 0, (size_t)block_len);
-			memset(qsum, 0, (size_t)(block_len / BLOCK_LEN) * sizeof(*qsum));
-			continue;
-		}
-		d[b] = fmath_from_bits(m) / 127.0f;
-		__m256 inverse = _mm256_set1_ps(127.0f / fmath_from_bits(m));
-		for (int32_t s = 0; s < block_len / BLOCK_LEN; s++)
-			qsum[s] = quantise32(x + s * BLOCK_LEN, inverse, q + s * BLOCK_LEN);
+	memset(q, 0, 32);
+	return _mm256_setzero_si256();
+}
+
+// put_sums stores the sums of quantise32 for the 32 elements from j on.
+static void put_sums(const struct acts *a, size_t j, __m256i sums)
+{
+	int32_t low = _mm256_extract_epi32(sums, 0), high = _mm256_extract_epi32(sums, 4);
+	if (a->kind == ACT_A32) {
+		a->qsum[j / 32] = low + high;
+		return;
+	}
+	a->sum16[j / 16] = (int16_t)low;
+	a->sum16[j / 16 + 1] = (int16_t)high;
+	a->sum32[j / 32] = (int16_t)(low + high);
+}
+
+void avx2_quantise(const struct acts *a, int32_t t)
+{
+	const size_t cols = (size_t)a->cols, block_len = a->kind == ACT_A256 ? SUPER_LEN : BLOCK_LEN, at = (size_t)t * cols;
+	for (size_t i = at; i < at + cols; i += block_len) {
+		uint32_t m = max_magnitude(a->x + i, (int32_t)block_len);
+		float amax = fmath_from_bits(m);
+		bool zero = m < 0x21800000, bad = m >= 0x7f800000;
+		a->d[i / block_len] = zero ? 0.0f : bad ? fmath_from_bits(0x7fc00000) : amax / 127.0f;
+		__m256 inverse = _mm256_set1_ps(zero || bad ? 0.0f : 127.0f / amax);
+		for (size_t j = i; j < i + block_len; j += 32)
+			put_sums(a, j, bad ? zeros32(a->q + j) : quantise32(a->x + j, inverse, a->q + j));
 	}
 }
 

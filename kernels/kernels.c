@@ -3,6 +3,8 @@
 
 #include "base/assert.h"
 
+#include <stdio.h>
+
 #ifdef __x86_64__
 #include <cpuid.h>
 #include <immintrin.h>
@@ -10,38 +12,68 @@
 
 #define STORAGE_ALIGN 64 // a cache line, and what the widest vector load likes
 
+// Every table of this build, the fastest first, with what it needs of the processor.
+static const struct candidate {
+	const char *name;
+	uint32_t needs; // bits of enum cpu_feature
+	const struct kernels *(*table)(void);
+	const char *lacks; // what a processor without them is told
+} candidates[] = {
 #ifdef __x86_64__
-static bool cpu_has_avx2(void)
-{
-	unsigned a, b, c, d;
-	if (!__get_cpuid(1, &a, &b, &c, &d))
-		return false;
-	// __builtin_cpu_supports also asks whether the system saves the wide registers.
-	return (c & bit_F16C) != 0 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
+	{"avx2", CPU_AVX2, kernels_avx2, "AVX2, FMA or F16C"},
 #endif
+	{"portable", 0, kernels_portable, ""},
+};
+
+// __builtin_cpu_supports also asks whether the system saves the wide registers.
+static uint32_t cpu_features(void)
+{
+	uint32_t features = 0;
+#ifdef __x86_64__
+	unsigned a, b, c, d;
+	bool has_f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+	if (has_f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+		features |= CPU_AVX2;
+#endif
+	return features;
+}
+
+const struct kernels *kernels_fastest(uint32_t features)
+{
+	size_t i = 0;
+	while ((candidates[i].needs & ~features) != 0)
+		i++;
+	return candidates[i].table();
+}
+
+const char *kernels_known(size_t i)
+{
+	return i < ARRAY_LEN(candidates) ? candidates[i].name : NULL;
+}
+
+static const struct kernels *fail_unknown(const char *name, struct errmsg *em)
+{
+	char list[64] = "";
+	for (size_t i = 0, n = 0; i < ARRAY_LEN(candidates) && n < sizeof list; i++)
+		n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i > 0 ? ", " : "", candidates[i].name);
+	(void)errmsg_fail(em, ERR_NOT_FOUND, "kernels \"%s\" do not exist here (want one of %s)", name, list);
+	return NULL;
+}
 
 const struct kernels *kernels_find(const char *name, struct errmsg *em)
 {
-#ifdef __x86_64__
-	if (name == NULL || strcmp(name, "avx2") == 0) {
-		if (cpu_has_avx2())
-			return kernels_avx2();
-		if (name != NULL) {
-			(void)errmsg_fail(em, ERR_UNSUPPORTED, "kernels \"avx2\": this processor lacks AVX2, FMA or F16C (want \"portable\")");
-			return NULL;
-		}
-	}
-#endif
-	if (name == NULL || strcmp(name, "portable") == 0)
-		return kernels_portable();
-	(void)errmsg_fail(em, ERR_NOT_FOUND, "kernels \"%s\" do not exist here (want one of portable%s)", name,
-#ifdef __x86_64__
-		", avx2"
-#else
-		""
-#endif
-	);
+	uint32_t features = cpu_features();
+	if (name == NULL)
+		return kernels_fastest(features);
+	size_t i = 0;
+	while (i < ARRAY_LEN(candidates) && strcmp(candidates[i].name, name) != 0)
+		i++;
+	if (i == ARRAY_LEN(candidates))
+		return fail_unknown(name, em);
+	if ((candidates[i].needs & ~features) == 0)
+		return candidates[i].table();
+	(void)errmsg_fail(em, ERR_UNSUPPORTED, "kernels \"%s\": this processor lacks %s (it could use \"%s\")", name, candidates[i].lacks,
+		kernels_fastest(features)->name);
 	return NULL;
 }
 
@@ -60,7 +92,11 @@ bool kernels_has_type(enum dtype type)
 	case DTYPE_Q4_0:
 	case DTYPE_Q4_1:
 	case DTYPE_Q5_0:
-	case DTYPE_Q5_1: return true;
+	case DTYPE_Q5_1:
+	case DTYPE_Q3_K:
+	case DTYPE_Q4_K:
+	case DTYPE_Q5_K:
+	case DTYPE_Q6_K: return true;
 	default: return false;
 	}
 }
@@ -68,7 +104,11 @@ bool kernels_has_type(enum dtype type)
 enum act_kind kernels_act_kind(enum dtype type)
 {
 	ASSERT(kernels_has_type(type));
-	return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16 ? ACT_F32 : ACT_A32;
+	switch (dtype_find((uint32_t)type)->block_len) {
+	case 1: return ACT_F32;
+	case BLOCK_LEN: return ACT_A32;
+	default: return ACT_A256;
+	}
 }
 
 void kernels_thread_init(void)
@@ -85,15 +125,15 @@ void kernels_thread_init(void)
 
 static int32_t block_len_of(enum act_kind kind)
 {
-	return kind == ACT_A256 ? 256 : BLOCK_LEN;
+	return kind == ACT_A256 ? SUPER_LEN : BLOCK_LEN;
 }
 
 size_t acts_bytes(enum act_kind kind, int32_t n_cap, int32_t cols)
 {
 	if (kind == ACT_F32)
 		return 0;
-	size_t n = (size_t)n_cap * (size_t)cols;
-	return STORAGE_ALIGN + n + n / (size_t)block_len_of(kind) * sizeof(float) + n / BLOCK_LEN * sizeof(int32_t);
+	size_t n = (size_t)n_cap * (size_t)cols, sums = kind == ACT_A256 ? n / 16 * sizeof(int16_t) + n / 32 * sizeof(int16_t) : n / 32 * sizeof(int32_t);
+	return STORAGE_ALIGN + n + n / (size_t)block_len_of(kind) * sizeof(float) + sums;
 }
 
 void acts_init(struct acts *a, enum act_kind kind, int32_t n_cap, int32_t cols, void *storage)
@@ -108,7 +148,13 @@ void acts_init(struct acts *a, enum act_kind kind, int32_t n_cap, int32_t cols, 
 	uintptr_t at = ((uintptr_t)storage + STORAGE_ALIGN - 1) & ~(uintptr_t)(STORAGE_ALIGN - 1);
 	a->q = (int8_t *)at;
 	a->d = (float *)(at + n);
-	a->qsum = (int32_t *)(at + n + n / (size_t)block_len_of(kind) * sizeof(float));
+	uintptr_t sums = at + n + n / (size_t)block_len_of(kind) * sizeof(float);
+	if (kind == ACT_A32) {
+		a->qsum = (int32_t *)sums;
+	} else {
+		a->sum16 = (int16_t *)sums;
+		a->sum32 = a->sum16 + n / 16;
+	}
 }
 
 void acts_set(struct acts *a, const float *x, int32_t n)
@@ -125,11 +171,8 @@ void acts_quantise(const struct kernels *k, struct acts *a, int32_t begin, int32
 	ASSERT(end <= a->n);
 	if (a->kind == ACT_F32 || begin >= end)
 		return;
-	int32_t block_len = block_len_of(a->kind), n_blocks = a->cols / block_len;
-	for (int32_t t = begin; t < end; t++) {
-		size_t at = (size_t)t * (size_t)a->cols;
-		k->quantise(a->x + at, n_blocks, block_len, a->q + at, a->d + at / (size_t)block_len, a->qsum + at / BLOCK_LEN);
-	}
+	for (int32_t t = begin; t < end; t++)
+		k->quantise(a, t);
 }
 
 void kernels_matmul(const struct kernels *k, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end,

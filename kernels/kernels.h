@@ -36,14 +36,20 @@ struct acts {
 	const float *x; // (n, cols), borrowed from acts_set; ACT_F32 reads it
 	int8_t *q;      // (n_cap, cols)
 	float *d;       // (n_cap, cols / block)
-	int32_t *qsum;  // (n_cap, cols / 32): exact sums of q, derived
+	// Exact sums of q, derived: what offsets and mins of the weights are multiplied with.
+	int32_t *qsum;  // (n_cap, cols / 32), ACT_A32 only
+	int16_t *sum16; // (n_cap, cols / 16), ACT_A256 only
+	int16_t *sum32; // (n_cap, cols / 32), ACT_A256 only
 };
 
 struct kernels; // a table of functions; static storage
 
-// kernels_find returns the table named "portable" or "avx2", or with NULL the fastest this machine runs; NULL and a message when it
-// is unknown or the machine lacks the instructions.
+// kernels_find returns the table of that name, or with NULL the fastest this machine runs; NULL and a message when it is unknown or the
+// machine lacks the instructions.
 const struct kernels *kernels_find(const char *name, struct errmsg *em);
+// kernels_known returns the name of table i of this build, the fastest first and "portable" last; NULL past it. A machine may lack
+// the instructions of some.
+const char *kernels_known(size_t i);
 const char *kernels_name(const struct kernels *k);
 // kernels_has_type tells whether products with this weight type exist.
 bool kernels_has_type(enum dtype type);

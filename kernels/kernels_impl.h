@@ -9,7 +9,9 @@
 #include <string.h>
 
 #define BLOCK_LEN 32     // elements of a block of the 32-block types and of ACT_A32
+#define SUPER_LEN 256    // elements of a super-block of the K-quants and of ACT_A256
 #define QUANT_LANES 8    // rule 5
+#define SUPER_LANES 4    // rules 6 and 7
 #define FLOAT_LANES 32   // rule 8
 #define CHUNK_LEN 256    // rule 13: positions of one chunk
 #define SOFTMAX_LANES 16 // rule 13
@@ -18,8 +20,8 @@
 
 struct kernels {
 	const char *name;
-	// Rule 4 for n_blocks blocks of block_len (32 or 256) values; qsum holds one sum per 32.
-	void (*quantise)(const float *x, int32_t n_blocks, int32_t block_len, int8_t *q, float *d, int32_t *qsum);
+	// Rule 4 for token t, and its sums.
+	void (*quantise)(const struct acts *a, int32_t t);
 	void (*matmul)(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);
 	void (*rmsnorm)(const float *x, const float *w, int32_t n, float eps, float *y);
 	void (*swiglu)(const float *gate, const float *up, int32_t n, float *y);
@@ -30,6 +32,14 @@ struct kernels {
 	void (*rope_pairs)(float *x, int32_t n_pairs, const float *cos_in, const float *sin_in);
 	void (*attention_group)(const struct attention_group *g, float *scratch);
 };
+
+// What a table may need of a processor beyond its architecture's baseline.
+enum cpu_feature {
+	CPU_AVX2 = 1, // AVX2, FMA, F16C
+};
+
+// kernels_fastest returns the fastest table that needs no more than these features.
+const struct kernels *kernels_fastest(uint32_t features);
 
 const struct kernels *kernels_portable(void);
 #ifdef __x86_64__
@@ -43,12 +53,22 @@ struct block32 {
 	float min; // 0 for types without one
 };
 
-// block32_unpack reads the block at p. type is one of the quantised types kernels_has_type knows.
+// One super-block of a K-quant, taken apart: value = d * scale[i / 16] * q[i] - dmin * min[i / 32].
+struct block256 {
+	int8_t q[SUPER_LEN];
+	int8_t scale[SUPER_LEN / 16]; // types with a scale per 32 have each twice
+	uint8_t min[SUPER_LEN / 32];  // 0 for types without
+	float d;
+	float dmin; // 0 for types without
+};
+
+// block32_unpack reads the block at p of a type with blocks of 32, block256_unpack that of a K-quant.
 void block32_unpack(enum dtype type, const uint8_t *p, struct block32 *out);
-// type_has_min tells whether rule 5's second fma applies.
+void block256_unpack(enum dtype type, const uint8_t *p, struct block256 *out);
+// type_has_min tells whether rule 5's second fma, or rule 6 rather than rule 7, applies.
 static inline bool type_has_min(enum dtype type)
 {
-	return type == DTYPE_Q4_1 || type == DTYPE_Q5_1;
+	return type == DTYPE_Q4_1 || type == DTYPE_Q5_1 || type == DTYPE_Q4_K || type == DTYPE_Q5_K;
 }
 
 // weight_at returns element i of a row of f32, f16 or bf16, as f32.
@@ -77,12 +97,22 @@ static inline const int8_t *acts_q(const struct acts *a, int32_t t)
 
 static inline const float *acts_d(const struct acts *a, int32_t t)
 {
-	return a->d + (size_t)t * (size_t)(a->cols / (a->kind == ACT_A256 ? 256 : BLOCK_LEN));
+	return a->d + (size_t)t * (size_t)(a->cols / (a->kind == ACT_A256 ? SUPER_LEN : BLOCK_LEN));
 }
 
 static inline const int32_t *acts_qsum(const struct acts *a, int32_t t)
 {
 	return a->qsum + (size_t)t * (size_t)(a->cols / BLOCK_LEN);
+}
+
+static inline const int16_t *acts_sum16(const struct acts *a, int32_t t)
+{
+	return a->sum16 + (size_t)t * (size_t)(a->cols / 16);
+}
+
+static inline const int16_t *acts_sum32(const struct acts *a, int32_t t)
+{
+	return a->sum32 + (size_t)t * (size_t)(a->cols / 32);
 }
 
 #endif

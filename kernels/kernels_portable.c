@@ -24,22 +24,35 @@ static void quantise_block(const float *x, int32_t block_len, int8_t *q, float *
 		q[i] = (int8_t)fmath_round_int(x[i] * inverse);
 }
 
-static void quantise(const float *x, int32_t n_blocks, int32_t block_len, int8_t *q, float *d, int32_t *qsum)
-{
-	for (int32_t b = 0; b < n_blocks; b++)
-		quantise_block(x + (size_t)b * (size_t)block_len, block_len, q + (size_t)b * (size_t)block_len, d + b);
-	for (size_t s = 0; s < (size_t)n_blocks * (size_t)block_len / BLOCK_LEN; s++) {
-		int32_t sum = 0;
-		for (int i = 0; i < BLOCK_LEN; i++)
-			sum += q[s * BLOCK_LEN + (size_t)i];
-		qsum[s] = sum;
-	}
-}
-
-static int32_t dot_block(const int8_t *w, const int8_t *q)
+static int32_t sum_of(const int8_t *q, int n)
 {
 	int32_t sum = 0;
-	for (int i = 0; i < BLOCK_LEN; i++)
+	for (int i = 0; i < n; i++)
+		sum += q[i];
+	return sum;
+}
+
+static void quantise(const struct acts *a, int32_t t)
+{
+	const size_t cols = (size_t)a->cols, block_len = a->kind == ACT_A256 ? SUPER_LEN : BLOCK_LEN, at = (size_t)t * cols;
+	int8_t *q = a->q + at;
+	for (size_t b = 0; b < cols / block_len; b++)
+		quantise_block(a->x + at + b * block_len, (int32_t)block_len, q + b * block_len, a->d + at / block_len + b);
+	if (a->kind == ACT_A32) {
+		for (size_t s = 0; s < cols / 32; s++)
+			a->qsum[at / 32 + s] = sum_of(q + 32 * s, 32);
+		return;
+	}
+	for (size_t s = 0; s < cols / 16; s++)
+		a->sum16[at / 16 + s] = (int16_t)sum_of(q + 16 * s, 16);
+	for (size_t s = 0; s < cols / 32; s++)
+		a->sum32[at / 32 + s] = (int16_t)sum_of(q + 32 * s, 32);
+}
+
+static int32_t dot_ints(const int8_t *w, const int8_t *q, int n)
+{
+	int32_t sum = 0;
+	for (int i = 0; i < n; i++)
 		sum += (int32_t)w[i] * q[i];
 	return sum;
 }
@@ -56,7 +69,7 @@ static void dot_quant(const struct weight *w, const uint8_t *row, const struct a
 		for (int32_t t = 0; t < n; t++) {
 			float dx = acts_d(a, t0 + t)[b];
 			float *lane = &lanes[t][b % QUANT_LANES];
-			float f = (float)dot_block(block.q, acts_q(a, t0 + t) + (size_t)b * BLOCK_LEN);
+			float f = (float)dot_ints(block.q, acts_q(a, t0 + t) + (size_t)b * BLOCK_LEN, BLOCK_LEN);
 			float c = block.scale * dx;
 			*lane = fmaf(f, c, *lane);
 			if (has_min)
@@ -65,6 +78,38 @@ static void dot_quant(const struct weight *w, const uint8_t *row, const struct a
 	}
 	for (int32_t t = 0; t < n; t++)
 		y[(size_t)(t0 + t) * y_stride] = tree(lanes[t], QUANT_LANES);
+}
+
+// Rules 6 and 7: one super-block with the activations of one token, before their scale.
+static float dot_super(enum dtype type, const struct block256 *block, const int8_t *q, const int16_t *sum32)
+{
+	int32_t s = 0, m = 0;
+	for (int j = 0; j < SUPER_LEN / 16; j++)
+		s += block->scale[j] * dot_ints(block->q + 16 * j, q + 16 * j, 16);
+	if (!type_has_min(type))
+		return (float)s * block->d;
+	for (int j = 0; j < SUPER_LEN / 32; j++)
+		m += block->min[j] * sum32[j];
+	float u = (float)m * block->dmin;
+	return fmaf((float)s, block->d, -u);
+}
+
+// Rules 6 and 7 for one row and up to TILE tokens.
+static void dot_k_quant(const struct weight *w, const uint8_t *row, const struct acts *a, int32_t t0, int32_t n, float *y, size_t y_stride)
+{
+	float lanes[TILE][SUPER_LANES] = {{0}};
+	uint32_t bytes = dtype_find((uint32_t)w->type)->block_bytes;
+	for (int32_t b = 0; b < w->cols / SUPER_LEN; b++) {
+		struct block256 block;
+		block256_unpack(w->type, row + (size_t)b * bytes, &block);
+		for (int32_t t = 0; t < n; t++) {
+			const int16_t *sums = acts_sum32(a, t0 + t) + (size_t)b * (SUPER_LEN / 32);
+			float s = dot_super(w->type, &block, acts_q(a, t0 + t) + (size_t)b * SUPER_LEN, sums);
+			lanes[t][b % SUPER_LANES] = fmaf(s, acts_d(a, t0 + t)[b], lanes[t][b % SUPER_LANES]);
+		}
+	}
+	for (int32_t t = 0; t < n; t++)
+		y[(size_t)(t0 + t) * y_stride] = tree(lanes[t], SUPER_LANES);
 }
 
 // Rule 8 for one row and one token.
@@ -86,7 +131,7 @@ static void matmul(const struct weight *w, const struct acts *a, int32_t row_beg
 			continue;
 		}
 		for (int32_t t = 0; t < a->n; t += TILE)
-			dot_quant(w, row, a, t, a->n - t < TILE ? a->n - t : TILE, y + r, y_stride);
+			(a->kind == ACT_A256 ? dot_k_quant : dot_quant)(w, row, a, t, a->n - t < TILE ? a->n - t : TILE, y + r, y_stride);
 	}
 }
 

@@ -12,7 +12,7 @@
 #define ROWS_TOKENS_MAX 2 // tokens avx2_matmul_rows takes: from three on, laying 8 rows across the lanes is faster
 
 // The entries of the table, each in the file that its noun names.
-void avx2_quantise(const float *x, int32_t n_blocks, int32_t block_len, int8_t *q, float *d, int32_t *qsum);
+void avx2_quantise(const struct acts *a, int32_t t);
 void avx2_matmul(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);
 void avx2_matmul_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);
 void avx2_matmul_tiles(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);

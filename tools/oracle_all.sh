@@ -14,6 +14,9 @@ echo "== tomllib"
 echo "== gguf"
 "$python" tools/oracle/gguf_reference.py "$model" >build/oracle/gguf_smollm2.txt
 cmp build/oracle/gguf_smollm2.txt tests/golden/gguf_smollm2.txt
+echo "== products in exact rationals"
+"$python" tools/oracle/products_reference.py >build/oracle/products_reference.txt
+cmp build/oracle/products_reference.txt tests/golden/products_reference.txt
 echo "== tokenizers"
 "$python" tools/oracle/tokenizer_reference.py
 echo "== chat template"

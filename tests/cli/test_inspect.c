@@ -123,7 +123,7 @@ static void another_architecture_is_described_and_each_reason_named(void **state
 	gguf_build_kv_u32(&b, "split.count", 3);
 	gguf_build_tensor(&b, "blk.0.a", DTYPE_IQ1_M, 256, 2);
 	gguf_build_tensor(&b, "blk.1.a", DTYPE_IQ1_M, 256, 2);
-	gguf_build_tensor(&b, "blk.1.b", DTYPE_Q6_K, 256, 3);
+	gguf_build_tensor(&b, "blk.1.b", DTYPE_Q2_K, 256, 3);
 	gguf_build_begin_data(&b);
 	gguf_build_zeros(&b);
 	gguf_build_finish(&b);
@@ -132,12 +132,12 @@ static void another_architecture_is_described_and_each_reason_named(void **state
 	has(text, "  n_layers         2\n");
 	has(text, "  n_kv_heads       4 to 8, by layer\n");
 	has(text, "  n_experts        128\n");
-	has(text, "  layer 0          112 bytes\n  layer 1          742 bytes\n  outside layers   0 bytes\n");
+	has(text, "  layer 0          112 bytes\n  layer 1          364 bytes\n  outside layers   0 bytes\n");
 	has(text, "\nHearth cannot run it:\n");
 	has(text, "  - one part of a model split into 3 files");
 	has(text, "  - architecture \"qwen3moe\" is not supported");
 	has(text, "  - type iq1_m has no kernel (2 tensors, the first is blk.0.a)");
-	has(text, "  - type q6_k has no kernel (1 tensors, the first is blk.1.b)");
+	has(text, "  - type q2_k has no kernel (1 tensors, the first is blk.1.b)");
 	has(text, "  - tokenizer");
 	free(text);
 }

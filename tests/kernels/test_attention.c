@@ -12,8 +12,6 @@
 
 #include <cmocka.h>
 
-static const char *const tables[] = {"portable", "avx2"};
-
 // K and V of n_pos positions, which end where their allocation ends; position p of head h at (p * n_kv + h) * head_dim.
 struct cache {
 	uint16_t *k, *v;
@@ -55,15 +53,15 @@ static void check_group(const struct cache *c, const float *q, int32_t n_tokens,
 			.n_pos = n_pos + i / n_heads, .head_dim = head_dim};
 		ref_attention(&a, want + (size_t)i * (size_t)head_dim);
 	}
-	for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
-		const struct kernels *k = kernels_find(tables[i], NULL);
+	for (size_t i = 0; kernels_known(i) != NULL; i++) {
+		const struct kernels *k = kernels_find(kernels_known(i), NULL);
 		if (k == NULL)
 			continue;
 		struct attention_group g = {.q = q, .q_stride = width, .k = c->k, .v = c->v, .stride = c->stride, .n_tokens = n_tokens,
 			.n_heads = n_heads, .n_pos = n_pos, .head_dim = head_dim, .out = got, .out_stride = width};
 		kernels_attention_group(k, &g, scratch);
 		if (!ref_same(got, want, (size_t)n_tokens * width))
-			fail_msg("%s: %d tokens, %d heads, %d positions, head of %d", tables[i], n_tokens, n_heads, n_pos, head_dim);
+			fail_msg("%s: %d tokens, %d heads, %d positions, head of %d", kernels_known(i), n_tokens, n_heads, n_pos, head_dim);
 	}
 	free(scratch);
 	free(want);
@@ -172,8 +170,8 @@ static void plain_float_kernels_equal_the_reference(void **state)
 		uint16_t half[131];
 		ref_fill(&r, (enum ref_input)(i % N_REF_INPUTS), x, 131);
 		ref_fill(&r, REF_PLAIN, w, 131);
-		for (size_t t = 0; t < ARRAY_LEN(tables); t++) {
-			const struct kernels *k = kernels_find(tables[t], NULL);
+		for (size_t t = 0; kernels_known(t) != NULL; t++) {
+			const struct kernels *k = kernels_find(kernels_known(t), NULL);
 			if (k == NULL)
 				continue;
 			ref_rmsnorm(x, w, n, 1e-5f, want);
@@ -209,8 +207,8 @@ static void halves_convert_both_ways_for_every_pattern(void **state)
 		in[i] = (uint16_t)i;
 		want[i] = ref_half((uint16_t)i);
 	}
-	for (size_t t = 0; t < ARRAY_LEN(tables); t++) {
-		const struct kernels *k = kernels_find(tables[t], NULL);
+	for (size_t t = 0; kernels_known(t) != NULL; t++) {
+		const struct kernels *k = kernels_find(kernels_known(t), NULL);
 		if (k == NULL)
 			continue;
 		kernels_f16_to_f32(k, in, 65536, x);
@@ -237,8 +235,8 @@ static void rope_turns_pairs_by_rule_12(void **state)
 			want[2 * i] = ref_fma(x[2 * i], c[i], -(x[2 * i + 1] * s[i]));
 			want[2 * i + 1] = ref_fma(x[2 * i], s[i], x[2 * i + 1] * c[i]);
 		}
-		for (size_t t = 0; t < ARRAY_LEN(tables); t++) {
-			const struct kernels *k = kernels_find(tables[t], NULL);
+		for (size_t t = 0; kernels_known(t) != NULL; t++) {
+			const struct kernels *k = kernels_find(kernels_known(t), NULL);
 			if (k == NULL)
 				continue;
 			memcpy(y, x, sizeof(y));

@@ -1,5 +1,5 @@
 // Products, quantisation and look-up of every table against the second writing of the rules.
-#include "kernels/kernels.h"
+#include "kernels/kernels_impl.h"
 
 #include "tests/support/canonical_ref.h"
 
@@ -16,8 +16,8 @@
 #define COLS_MAX 4352
 #define TOKENS_MAX 70
 
-static const enum dtype types[] = {DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_F32, DTYPE_F16, DTYPE_BF16};
-static const char *const tables[] = {"portable", "avx2"};
+static const enum dtype types[] = {DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q3_K,
+	DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K};
 
 // One product: weights that end where their allocation ends (so that a sanitizer sees a read past it), inputs, both results.
 struct product {
@@ -82,14 +82,14 @@ static void run_table(const struct kernels *k, struct product *p, int32_t t, int
 static void check_product(struct product *p)
 {
 	size_t n = (size_t)p->n * (size_t)p->w.rows;
-	for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
-		const struct kernels *k = kernels_find(tables[i], NULL);
+	for (size_t i = 0; kernels_known(i) != NULL; i++) {
+		const struct kernels *k = kernels_find(kernels_known(i), NULL);
 		if (k == NULL)
 			continue;
 		memset(p->got, 0xaa, n * sizeof(float));
 		run_table(k, p, 0, p->n, p->w.rows / 3);
 		if (!ref_same(p->got, p->want, n))
-			fail_msg("%s: %s, %d rows, %d columns, %d tokens", tables[i], dtype_find((uint32_t)p->w.type)->name, p->w.rows, p->w.cols, p->n);
+			fail_msg("%s: %s, %d rows, %d columns, %d tokens", kernels_known(i), dtype_find((uint32_t)p->w.type)->name, p->w.rows, p->w.cols, p->n);
 	}
 }
 
@@ -104,7 +104,10 @@ static void products_of_every_shape_equal_the_reference(void **state)
 		for (size_t b = 0; b < ARRAY_LEN(blocks); b++) {
 			struct product p;
 			int32_t rows = 1 + (int32_t)rng_below(&r, 21);
-			product_open(&p, &r, types[y], false, b % 2 ? REF_PLAIN : REF_OUTLIERS, rows, blocks[b] * 32, tokens[b % ARRAY_LEN(tokens)]);
+			int32_t block = (int32_t)dtype_find(types[y])->block_len, len = block < 32 ? 32 : block;
+			if (blocks[b] * len > COLS_MAX)
+				continue;
+			product_open(&p, &r, types[y], false, b % 2 ? REF_PLAIN : REF_OUTLIERS, rows, blocks[b] * len, tokens[b % ARRAY_LEN(tokens)]);
 			run_reference(&p);
 			check_product(&p);
 			product_close(&p);
@@ -136,6 +139,8 @@ static void hostile_inputs_give_equal_bits_or_nan_together(void **state)
 		enum dtype type = types[rng_below(&r, ARRAY_LEN(types))];
 		enum ref_input kind = (enum ref_input)rng_below(&r, N_REF_INPUTS);
 		int32_t rows = 1 + (int32_t)rng_below(&r, ROWS_MAX), cols = 32 * (1 + (int32_t)rng_below(&r, 24));
+		if (dtype_find((uint32_t)type)->block_len == 256)
+			cols = (cols + 255) / 256 * 256;
 		product_open(&p, &r, type, i % 2, kind, rows, cols, 1 + (int32_t)rng_below(&r, 10));
 		run_reference(&p);
 		check_product(&p);
@@ -149,12 +154,12 @@ static void a_batch_gives_each_token_the_bits_it_has_alone(void **state)
 	struct rng r;
 	rng_init(&r, 4);
 	for (size_t y = 0; y < ARRAY_LEN(types); y++) {
-		for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
-			const struct kernels *k = kernels_find(tables[i], NULL);
+		for (size_t i = 0; kernels_known(i) != NULL; i++) {
+			const struct kernels *k = kernels_find(kernels_known(i), NULL);
 			struct product p;
 			if (k == NULL)
 				continue;
-			product_open(&p, &r, types[y], false, REF_PLAIN, 19, y % 2 ? COLS_MAX : 576, TOKENS_MAX);
+			product_open(&p, &r, types[y], false, REF_PLAIN, 19, y % 2 ? COLS_MAX : dtype_find(types[y])->block_len == 256 ? 768 : 576, TOKENS_MAX);
 			run_table(k, &p, 0, TOKENS_MAX, 8);
 			memcpy(p.want, p.got, (size_t)p.n * 19 * sizeof(float));
 			for (int32_t t = 0; t < TOKENS_MAX; t++)
@@ -170,8 +175,8 @@ static void a_padded_row_and_a_wide_output_are_respected(void **state)
 	(void)state;
 	struct rng r;
 	rng_init(&r, 5);
-	for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
-		const struct kernels *k = kernels_find(tables[i], NULL);
+	for (size_t i = 0; kernels_known(i) != NULL; i++) {
+		const struct kernels *k = kernels_find(kernels_known(i), NULL);
 		if (k == NULL)
 			continue;
 		struct product p;
@@ -215,8 +220,8 @@ static void quantising_follows_rule_4(void **state)
 		int32_t block = kind == ACT_A32 ? 32 : 256, cols = 512;
 		float x[512];
 		ref_fill(&r, (enum ref_input)(i / 2 % N_REF_INPUTS), x, 512);
-		for (size_t table = 0; table < ARRAY_LEN(tables); table++) {
-			const struct kernels *k = kernels_find(tables[table], NULL);
+		for (size_t table = 0; kernels_known(table) != NULL; table++) {
+			const struct kernels *k = kernels_find(kernels_known(table), NULL);
 			if (k == NULL)
 				continue;
 			void *storage = malloc(acts_bytes(kind, 1, cols));
@@ -235,7 +240,13 @@ static void quantising_follows_rule_4(void **state)
 				int32_t sum = 0;
 				for (int e = 0; e < 32; e++)
 					sum += a.q[s * 32 + e];
-				assert_int_equal(sum, a.qsum[s]);
+				assert_int_equal(sum, kind == ACT_A32 ? a.qsum[s] : a.sum32[s]);
+			}
+			for (int32_t s = 0; kind == ACT_A256 && s < cols / 16; s++) {
+				int32_t sum = 0;
+				for (int e = 0; e < 16; e++)
+					sum += a.q[s * 16 + e];
+				assert_int_equal(sum, a.sum16[s]);
 			}
 			free(storage);
 		}
@@ -248,8 +259,8 @@ static void ties_round_to_even_when_quantising(void **state)
 	// amax = 127: d = 1, id = 1, so that halves are exact ties.
 	float x[32] = {127.0f, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 126.5f, -126.5f};
 	static const int8_t want[32] = {127, 0, 2, 2, 0, -2, -2, 126, -126};
-	for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
-		const struct kernels *k = kernels_find(tables[i], NULL);
+	for (size_t i = 0; kernels_known(i) != NULL; i++) {
+		const struct kernels *k = kernels_find(kernels_known(i), NULL);
 		if (k == NULL)
 			continue;
 		void *storage = malloc(acts_bytes(ACT_A32, 1, 32));
@@ -269,13 +280,13 @@ static void a_row_reads_back_as_rule_20_says(void **state)
 	rng_init(&r, 7);
 	for (size_t y = 0; y < ARRAY_LEN(types); y++) {
 		struct product p;
-		product_open(&p, &r, types[y], true, REF_PLAIN, 5, 96, 1);
+		product_open(&p, &r, types[y], true, REF_PLAIN, 5, 768, 1);
 		for (int32_t row = 0; row < 5; row++) {
-			float got[96], want[96];
+			float got[768], want[768];
 			kernels_row_to_f32(&p.w, row, got);
-			for (int32_t i = 0; i < 96; i++)
+			for (int32_t i = 0; i < 768; i++)
 				want[i] = ref_value(types[y], (const uint8_t *)p.w.data + (size_t)row * p.w.row_bytes, i);
-			assert_true(ref_same(got, want, 96));
+			assert_true(ref_same(got, want, 768));
 		}
 		product_close(&p);
 	}
@@ -289,7 +300,26 @@ static void an_unknown_table_is_refused_by_name(void **state)
 	assert_non_null(strstr(em.text, "avx9"));
 	assert_string_equal(kernels_name(kernels_find("portable", NULL)), "portable");
 	assert_non_null(kernels_find(NULL, NULL));
-	assert_false(kernels_has_type(DTYPE_Q4_K));
+	assert_false(kernels_has_type(DTYPE_Q2_K));
+}
+
+static void the_fastest_table_is_one_that_the_processor_can_run(void **state)
+{
+	(void)state;
+	assert_string_equal(kernels_name(kernels_fastest(0)), "portable");
+#ifdef __x86_64__
+	assert_string_equal(kernels_name(kernels_fastest(CPU_AVX2)), "avx2");
+#endif
+	for (size_t i = 0; kernels_known(i) != NULL; i++) {
+		struct errmsg em;
+		const struct kernels *k = kernels_find(kernels_known(i), &em);
+		if (k == NULL) {
+			assert_non_null(strstr(em.text, "lacks"));
+			continue;
+		}
+		assert_ptr_equal(k, kernels_find(NULL, NULL)); // the first that is found is the fastest
+		break;
+	}
 }
 
 int main(void)
@@ -305,6 +335,7 @@ int main(void)
 		cmocka_unit_test(ties_round_to_even_when_quantising),
 		cmocka_unit_test(a_row_reads_back_as_rule_20_says),
 		cmocka_unit_test(an_unknown_table_is_refused_by_name),
+		cmocka_unit_test(the_fastest_table_is_one_that_the_processor_can_run),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

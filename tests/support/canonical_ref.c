@@ -146,8 +146,84 @@ static int quant_at(enum dtype type, const uint8_t *row, int32_t i, float *scale
 	return nibble + fifth - (type == DTYPE_Q4_0 ? 8 : type == DTYPE_Q5_0 ? 16 : 0);
 }
 
+static bool is_k(enum dtype type)
+{
+	return type == DTYPE_Q3_K || type == DTYPE_Q4_K || type == DTYPE_Q5_K || type == DTYPE_Q6_K;
+}
+
+// One element of a K-quant: d * scale * w - dmin * min.
+struct k_element {
+	float d, dmin;
+	int scale, min, w;
+};
+
+static float half_at(const uint8_t *p)
+{
+	return ref_half((uint16_t)(p[0] + 256 * p[1]));
+}
+
+// q4_k, q5_k: scale or min number j of the twelve bytes at p; `first` is 0 for scales and 4 for mins.
+static int six_bits(const uint8_t *p, int j, int first)
+{
+	if (j < 4)
+		return p[first + j] % 64;
+	int four = first == 0 ? p[4 + j] % 16 : p[4 + j] / 16;
+	return four + p[first + j - 4] / 64 * 16;
+}
+
+static void k_with_min(enum dtype type, const uint8_t *p, int e, struct k_element *k)
+{
+	int sub = e / 32, at = sub / 2 * 32 + e % 32;
+	const uint8_t *nibbles = p + (type == DTYPE_Q4_K ? 16 : 48);
+	k->d = half_at(p);
+	k->dmin = half_at(p + 2);
+	k->scale = six_bits(p + 4, sub, 0);
+	k->min = six_bits(p + 4, sub, 4);
+	k->w = sub % 2 ? nibbles[at] / 16 : nibbles[at] % 16;
+	if (type == DTYPE_Q5_K)
+		k->w += (p[16 + e % 32] >> sub & 1) * 16;
+}
+
+static void k_q6(const uint8_t *p, int e, struct k_element *k)
+{
+	int half = e / 128, in = e % 128, byte = p[64 * half + in % 64];
+	k->d = half_at(p + 208);
+	k->scale = p[192 + e / 16] < 128 ? p[192 + e / 16] : p[192 + e / 16] - 256;
+	k->w = (in < 64 ? byte % 16 : byte / 16) + 16 * (p[128 + 32 * half + e % 32] >> (in / 32 * 2) & 3) - 32;
+}
+
+static void k_q3(const uint8_t *p, int e, struct k_element *k)
+{
+	int half = e / 128, in = e % 128, g = e / 16;
+	const uint8_t *s = p + 96;
+	k->d = half_at(p + 108);
+	k->scale = (g < 8 ? s[g] % 16 : s[g - 8] / 16) + 16 * (s[8 + g % 4] >> (g / 4 * 2) & 3) - 32;
+	k->w = (p[32 + 32 * half + e % 32] >> (in / 32 * 2) & 3) - ((p[e % 32] >> (e / 32) & 1) ? 0 : 4);
+}
+
+static struct k_element k_at(enum dtype type, const uint8_t *row, int32_t i)
+{
+	struct k_element k = {0};
+	const uint8_t *p = row + (size_t)(i / 256) * dtype_find((uint32_t)type)->block_bytes;
+	if (type == DTYPE_Q6_K)
+		k_q6(p, i % 256, &k);
+	else if (type == DTYPE_Q3_K)
+		k_q3(p, i % 256, &k);
+	else
+		k_with_min(type, p, i % 256, &k);
+	return k;
+}
+
+// Products of a half and small integers are exact in binary64.
+static float k_value(struct k_element k)
+{
+	return (float)((double)k.d * k.scale * k.w - (double)k.dmin * k.min);
+}
+
 float ref_value(enum dtype type, const uint8_t *row, int32_t i)
 {
+	if (is_k(type))
+		return k_value(k_at(type, row, i));
 	if (type == DTYPE_F32) {
 		float x;
 		memcpy(&x, row + 4 * (size_t)i, 4);
@@ -163,8 +239,32 @@ float ref_value(enum dtype type, const uint8_t *row, int32_t i)
 	return type == DTYPE_Q4_1 || type == DTYPE_Q5_1 ? v + min : v;
 }
 
+static float k_dot(enum dtype type, const uint8_t *row, const float *x, int32_t n)
+{
+	float lanes[4] = {0};
+	for (int32_t b = 0; b < n / 256; b++) {
+		int8_t q[256];
+		float dx;
+		ref_quantise(x + 256 * (size_t)b, 256, q, &dx);
+		long s = 0, m = 0;
+		struct k_element k = {0};
+		for (int i = 0; i < 256; i++) {
+			k = k_at(type, row, 256 * b + i);
+			s += (long)k.scale * k.w * q[i];
+			m += (long)k.min * q[i];
+		}
+		float t = (float)s * k.d;
+		if (type == DTYPE_Q4_K || type == DTYPE_Q5_K)
+			t = ref_fma((float)s, k.d, -((float)m * k.dmin));
+		lanes[b % 4] = ref_fma(t, dx, lanes[b % 4]);
+	}
+	return ref_tree(lanes, 4);
+}
+
 float ref_dot(enum dtype type, const uint8_t *row, const float *x, int32_t n)
 {
+	if (is_k(type))
+		return k_dot(type, row, x, n);
 	float lanes[32] = {0};
 	if (type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16) {
 		for (int32_t i = 0; i < n; i++)
@@ -267,6 +367,8 @@ void ref_fill(struct rng *r, enum ref_input kind, float *x, size_t n)
 				x[i] = float_of((0x21800000 - 1 + u / 64 % 3) | (u & 0x80000000));
 			break;
 		}
+		// Whole blocks of the greatest magnitude, with one sign or with two: q is 127 or -127 throughout.
+		case REF_FLAT: x[i] = (i / 256 % 3 == 2 ? u % 2 : i / 256 % 3) ? -3.0f : 3.0f; break;
 		case REF_HUGE: x[i] = float_of((u & 0x80ffffff) | 0x7e000000); break;
 		case REF_NON_FINITE:
 			if (u % 97 == 0)
@@ -300,6 +402,14 @@ void ref_fill_weights(struct rng *r, enum dtype type, bool hostile, uint8_t *out
 		uint16_t h = ref_to_half(v * 0.01f), m = ref_to_half(plain(r) * 0.1f);
 		if (hostile && rng_below(r, 8) == 0)
 			h = (uint16_t)rng_u32(r);
+		if (is_k(type) && hostile && rng_below(r, 4) == 0) // every weight and scale the greatest or the least
+			memset(p, rng_below(r, 2) ? 0xff : rng_below(r, 2) ? 0x00 : 0x7f, info->block_bytes);
+		if (is_k(type)) {
+			put_half(p + (type == DTYPE_Q6_K ? 208 : type == DTYPE_Q3_K ? 108 : 0), h);
+			if (type == DTYPE_Q4_K || type == DTYPE_Q5_K)
+				put_half(p + 2, m);
+			continue;
+		}
 		if (type == DTYPE_F32)
 			memcpy(p, &v, 4);
 		else

@@ -13,7 +13,7 @@ float ref_exp(float x);
 float ref_tree(const float *lanes, int n);
 // ref_quantise does one block of rule 4.
 void ref_quantise(const float *x, int n, int8_t *q, float *d);
-// ref_value reads element i of a row; ref_dot is one output of rule 5 or 8.
+// ref_value reads element i of a row (rule 20); ref_dot is one output of rules 5 to 8.
 float ref_value(enum dtype type, const uint8_t *row, int32_t i);
 float ref_dot(enum dtype type, const uint8_t *row, const float *x, int32_t n);
 void ref_rmsnorm(const float *x, const float *w, int32_t n, float eps, float *y);
@@ -25,9 +25,10 @@ enum ref_input {
 	REF_OUTLIERS,  // some a thousand times greater
 	REF_TINY,      // around rule 4's 2^-60, subnormals, zeros of both signs
 	REF_HUGE,      // up to the greatest float
-	REF_NON_FINITE // some NaN and infinities
+	REF_NON_FINITE, // some NaN and infinities
+	REF_FLAT       // one magnitude: the greatest integer sums
 };
-#define N_REF_INPUTS 5
+#define N_REF_INPUTS 6
 
 void ref_fill(struct rng *r, enum ref_input kind, float *x, size_t n);
 // ref_fill_weights writes n_rows rows of `cols` weights; hostile: any scale at all, NaN among them.
