@@ -110,8 +110,7 @@ static void send_plan(struct coordinator *c, int32_t stage, struct coord_effects
 	p->epoch = c->plan.epoch;
 	p->n_stages = c->plan.n_stages;
 	p->stage = stage;
-	p->layer_begin = c->plan.stages[stage].layer_begin;
-	p->layer_end = c->plan.stages[stage].layer_end;
+	p->layers = layer_spans_one(c->plan.stages[stage].layer_begin, c->plan.stages[stage].layer_end);
 	p->wire = c->config.wire;
 	p->n_slots = c->config.n_slots;
 	p->ctx_len = c->config.ctx_len;
@@ -125,7 +124,7 @@ static void send_plan(struct coordinator *c, int32_t stage, struct coord_effects
 		const struct pair *k = find_pair(c, c->plan.stages[stage].node, c->plan.stages[stage + 1].node);
 		fill_peer(c, &c->members[member_of_stage(c, stage + 1)], k->psk, &p->next);
 	}
-	recovery_note_part(&c->members[member], p->layer_begin, p->layer_end);
+	recovery_note_part(&c->members[member], p->layers.at[0].begin, p->layers.at[0].end);
 	c->members[member].stage = stage;
 	c->members[member].told = c->plan.epoch;
 	c->members[member].loaded = false;

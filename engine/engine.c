@@ -61,12 +61,12 @@ static void lay_out_layer(struct engine *e, struct carver *c, int32_t layer)
 	l.k_bias = carve_vector(c, &w.k_bias);
 	l.v_bias = carve_vector(c, &w.v_bias);
 	if (c->arena != NULL)
-		e->layers[layer - e->c.layer_begin] = l;
+		e->layers[layer_spans_find(&e->c.layers, layer)] = l;
 }
 
 static void lay_out_kv(struct engine *e, struct carver *c)
 {
-	size_t n = (size_t)(e->c.layer_end - e->c.layer_begin);
+	size_t n = (size_t)layer_spans_count(&e->c.layers);
 	const int32_t dims[] = {e->c.n_slots, e->hp.n_kv_heads, e->c.ctx_len, e->hp.head_dim};
 	for (size_t i = 0; i < ARRAY_LEN(dims); i++) {
 		if (!mul_size(n, (size_t)dims[i], &n)) {
@@ -116,13 +116,15 @@ static void lay_out(struct engine *e, struct carver *c)
 		e->output_norm = carve_vector(c, &norm);
 		e->embd_row = carve(c, e->embd.row_bytes, 1);
 	}
-	if (e->c.layer_begin == e->c.layer_end)
+	size_t n_layers = (size_t)layer_spans_count(&e->c.layers);
+	if (n_layers == 0)
 		return;
-	e->layers = carve(c, (size_t)(e->c.layer_end - e->c.layer_begin), sizeof *e->layers);
-	for (int32_t i = e->c.layer_begin; i < e->c.layer_end; i++)
-		lay_out_layer(e, c, i);
+	e->layers = carve(c, n_layers, sizeof *e->layers);
+	for (int32_t i = 0; i < hp->n_layers; i++)
+		if (layer_spans_find(&e->c.layers, i) >= 0)
+			lay_out_layer(e, c, i);
 	lay_out_kv(e, c);
-	e->computed = carve(c, (size_t)(e->c.layer_end - e->c.layer_begin) * (size_t)e->c.n_slots, sizeof *e->computed);
+	e->computed = carve(c, n_layers * (size_t)e->c.n_slots, sizeof *e->computed);
 	e->q = carve_floats(c, n, hp->n_heads * hp->head_dim);
 	e->k = carve_floats(c, n, hp->n_kv_heads * hp->head_dim);
 	e->v = carve_floats(c, n, hp->n_kv_heads * hp->head_dim);
@@ -182,20 +184,28 @@ static enum err check_head(struct engine *e, struct errmsg *em)
 	return check_type(&output, e->hp.tied_embeddings ? "token_embd.weight" : "output.weight", &e->normed, em);
 }
 
+static void check_spans(const struct layer_spans *s, int32_t n_layers)
+{
+	ASSERT(s->n >= 0 && s->n <= ROUNDS_MAX);
+	for (int32_t i = 0; i < s->n; i++) {
+		ASSERT(s->at[i].begin >= (i > 0 ? s->at[i - 1].end : 0));
+		ASSERT(s->at[i].begin <= s->at[i].end);
+		ASSERT(s->at[i].end <= n_layers);
+	}
+}
+
 static enum err check_config(struct engine *e, struct errmsg *em)
 {
 	const struct engine_config *c = &e->c;
 	const struct hparams *hp = &e->hp;
-	ASSERT(c->layer_begin >= 0);
-	ASSERT(c->layer_begin <= c->layer_end);
-	ASSERT(c->layer_end <= hp->n_layers);
-	if (c->batch_max < 1 || (c->layer_begin < c->layer_end && (c->n_slots < 1 || c->ctx_len < 1)))
+	check_spans(&c->layers, hp->n_layers);
+	if (c->batch_max < 1 || (layer_spans_count(&c->layers) > 0 && (c->n_slots < 1 || c->ctx_len < 1)))
 		return errmsg_fail(em, ERR_RANGE, "engine: %d slots of %d tokens, %d tokens at once: each must be at least 1", (int)c->n_slots,
 			(int)c->ctx_len, (int)c->batch_max);
 	if (hp->head_dim % 8 != 0 || hp->head_dim > HEAD_DIM_MAX)
 		return errmsg_fail(em, ERR_UNSUPPORTED, "head_dim %d unsupported (want a multiple of 8, at most %d)", (int)hp->head_dim, HEAD_DIM_MAX);
-	for (int32_t i = c->layer_begin; i < c->layer_end; i++) {
-		enum err err = check_layer(e, i, em);
+	for (int32_t i = 0; i < hp->n_layers; i++) {
+		enum err err = layer_spans_find(&c->layers, i) >= 0 ? check_layer(e, i, em) : OK;
 		if (err != OK)
 			return err;
 	}
@@ -221,7 +231,7 @@ static enum err add_layer(struct engine *e, int32_t layer)
 {
 	struct layer_weights w;
 	model_layer(e->c.model, layer, &w);
-	struct engine_layer *l = &e->layers[layer - e->c.layer_begin];
+	struct engine_layer *l = &e->layers[layer_spans_find(&e->c.layers, layer)];
 	const struct {
 		enum unit_kind kind;
 		const struct tensor_view *matrices[UNIT_PARTS_MAX];
@@ -240,8 +250,8 @@ static enum err add_layer(struct engine *e, int32_t layer)
 static enum err build_units(struct engine *e, struct errmsg *em)
 {
 	enum err err = OK;
-	for (int32_t i = e->c.layer_begin; i < e->c.layer_end && err == OK; i++)
-		err = add_layer(e, i);
+	for (int32_t i = 0; i < e->hp.n_layers && err == OK; i++)
+		err = layer_spans_find(&e->c.layers, i) >= 0 ? add_layer(e, i) : OK;
 	if (err == OK && e->c.has_head) {
 		struct tensor_view output = model_output(e->c.model);
 		err = unit_table_add(&e->units, e->hp.n_layers, UNIT_OUTPUT, &(const struct tensor_view *){&output}, 1, UNIT_UNCUT, &e->output_units);
@@ -258,7 +268,7 @@ static enum err read_layer_vectors(struct engine *e, int32_t layer, struct errms
 {
 	struct layer_weights w;
 	model_layer(e->c.model, layer, &w);
-	const struct engine_layer *l = &e->layers[layer - e->c.layer_begin];
+	const struct engine_layer *l = &e->layers[layer_spans_find(&e->c.layers, layer)];
 	const struct {
 		const struct tensor_view *from;
 		float *to;
@@ -275,8 +285,8 @@ static enum err read_layer_vectors(struct engine *e, int32_t layer, struct errms
 static enum err load_weights(struct engine *e, struct errmsg *em)
 {
 	enum err err = build_units(e, em);
-	for (int32_t i = e->c.layer_begin; i < e->c.layer_end && err == OK; i++)
-		err = read_layer_vectors(e, i, em);
+	for (int32_t i = 0; i < e->hp.n_layers && err == OK; i++)
+		err = layer_spans_find(&e->c.layers, i) >= 0 ? read_layer_vectors(e, i, em) : OK;
 	if (err == OK && e->c.has_head) {
 		struct tensor_view norm = model_output_norm(e->c.model);
 		err = read_vector(e, &norm, e->output_norm, em);
@@ -296,7 +306,8 @@ enum err engine_open(const struct engine_config *c, struct engine **out, struct 
 	e->hp = *model_hparams(c->model);
 	e->files = model_files(c->model);
 	e->normed.cols = e->hp.hidden_dim;
-	if (c->layer_begin < c->layer_end) {
+	size_t n_layers = (size_t)layer_spans_count(&c->layers);
+	if (n_layers > 0) {
 		e->attended.cols = e->hp.n_heads * e->hp.head_dim;
 		e->gated.cols = e->hp.ffn_dim;
 	}
@@ -310,8 +321,8 @@ enum err engine_open(const struct engine_config *c, struct engine **out, struct 
 		engine_close(e);
 		return err;
 	}
-	if (c->layer_begin < c->layer_end) {
-		memset(e->computed, 0, (size_t)(c->layer_end - c->layer_begin) * (size_t)c->n_slots * sizeof *e->computed);
+	if (n_layers > 0) {
+		memset(e->computed, 0, n_layers * (size_t)c->n_slots * sizeof *e->computed);
 		rope_freqs(e->hp.rope_theta, e->hp.rope_dim, e->rope_freq);
 	}
 	*out = e;
@@ -321,11 +332,11 @@ enum err engine_open(const struct engine_config *c, struct engine **out, struct 
 // take_slot copies what is computed and no more: pages that nobody wrote take no memory.
 static void take_slot(struct engine *e, const struct engine *from, int32_t layer, int32_t slot)
 {
-	int32_t n = *engine_computed(from, layer - from->c.layer_begin, slot);
+	int32_t n = *engine_computed(from, layer, slot);
 	size_t bytes = (size_t)n * (size_t)e->hp.head_dim * sizeof *e->keys;
-	*engine_computed(e, layer - e->c.layer_begin, slot) = n;
+	*engine_computed(e, layer, slot) = n;
 	for (int32_t head = 0; n > 0 && head < e->hp.n_kv_heads; head++) {
-		size_t to_at = engine_kv_at(e, layer - e->c.layer_begin, slot, head), from_at = engine_kv_at(from, layer - from->c.layer_begin, slot, head);
+		size_t to_at = engine_kv_at(e, layer, slot, head), from_at = engine_kv_at(from, layer, slot, head);
 		memcpy(e->keys + to_at, from->keys + from_at, bytes);
 		memcpy(e->values + to_at, from->values + from_at, bytes);
 	}
@@ -335,13 +346,12 @@ void engine_take_kv(struct engine *e, const struct engine *from)
 {
 	ASSERT(e->c.model == from->c.model);
 	ASSERT(e->c.wire == from->c.wire);
-	int32_t begin = e->c.layer_begin > from->c.layer_begin ? e->c.layer_begin : from->c.layer_begin;
-	int32_t end = e->c.layer_end < from->c.layer_end ? e->c.layer_end : from->c.layer_end;
-	if (begin >= end || e->c.n_slots != from->c.n_slots || e->c.ctx_len != from->c.ctx_len)
+	if (e->c.n_slots != from->c.n_slots || e->c.ctx_len != from->c.ctx_len)
 		return;
-	for (int32_t layer = begin; layer < end; layer++)
-		for (int32_t slot = 0; slot < e->c.n_slots; slot++)
-			take_slot(e, from, layer, slot);
+	for (int32_t layer = 0; layer < e->hp.n_layers; layer++)
+		if (layer_spans_find(&e->c.layers, layer) >= 0 && layer_spans_find(&from->c.layers, layer) >= 0)
+			for (int32_t slot = 0; slot < e->c.n_slots; slot++)
+				take_slot(e, from, layer, slot);
 }
 
 void engine_close(struct engine *e)

@@ -1,4 +1,4 @@
-// The engine: one range of layers of one model, computing. And, on the coordinator, the head: embedding, final norm, lm_head.
+// The engine: some layers of one model, computing. And, on the coordinator, the head: embedding, final norm, lm_head.
 //
 // Owns the KV cache and its scratch memory (all allocated in engine_open, sized from the config), borrows the model. Knows no
 // plan, no session, no link: a caller names a KV slot and positions. One thread calls it at a time; it spreads the work over
@@ -11,6 +11,7 @@
 #define HEARTH_ENGINE_ENGINE_H
 
 #include "base/err.h"
+#include "base/layer_spans.h"
 #include "engine/wire.h"
 #include "kernels/kernels.h"
 #include "kernels/pool.h"
@@ -23,7 +24,7 @@ struct engine_config {
 	const struct model *model;      // borrowed
 	const struct kernels *kernels;  // borrowed
 	struct pool *pool;              // borrowed; may be shared by engines of one thread
-	int32_t layer_begin, layer_end; // layers it runs; begin == end for a head only
+	struct layer_spans layers;      // that it runs; none for a head only
 	bool has_head;                  // embedding, final norm and lm_head as well
 	int32_t n_slots;                // KV slots (sequences held at once)
 	int32_t ctx_len;                // positions per slot
@@ -67,8 +68,9 @@ int32_t engine_batch_max(const struct engine *e);
 
 // engine_embed writes the embedding of tokens, rounded to the wire type, into hidden. slot is not used.
 MUST_USE enum err engine_embed(struct engine *e, struct engine_item *items, int32_t n_items, struct errmsg *em);
-// engine_forward runs the engine's layers in place on hidden, rounding after each layer. engine_forward_layers runs some of them, to compute
-// again what only those have lost: the others keep what they have computed.
+// engine_forward_layers runs layers [begin, end), which lie in one of the engine's spans, in place on hidden, rounding after each layer. Where
+// they are not the whole span, those are computed again that were lost: the others keep what they have computed. engine_forward runs the
+// layers of an engine with one span.
 // All return ERR_NON_FINITE when an item failed; em tells of the first one, each item's fault of its own.
 MUST_USE enum err engine_forward(struct engine *e, struct engine_item *items, int32_t n_items, struct errmsg *em);
 MUST_USE enum err engine_forward_layers(struct engine *e, int32_t layer_begin, int32_t layer_end, struct engine_item *items, int32_t n_items,

@@ -48,7 +48,7 @@ struct engine {
 	const struct weight_files *files;
 	struct unit_table units; // of the layers, then of the head: the order of use
 	struct residency *residency;
-	struct engine_layer *layers; // (layer_end - layer_begin)
+	struct engine_layer *layers; // (layers it runs)
 
 	// KV cache, f16: (layers, n_slots, n_kv_heads, ctx_len, head_dim), each. A head's positions lie side by side, as attention reads them.
 	uint16_t *keys, *values;
@@ -76,17 +76,17 @@ struct engine {
 	float *output_norm;         // (hidden_dim)
 };
 
-// engine_kv_at returns the index in keys and values of head `kv_head` of `slot`, position 0; layer counts from layer_begin.
+// engine_kv_at returns the index in keys and values of head `kv_head` of `slot`, position 0.
 static inline size_t engine_kv_at(const struct engine *e, int32_t layer, int32_t slot, int32_t kv_head)
 {
-	size_t row = ((size_t)layer * (size_t)e->c.n_slots + (size_t)slot) * (size_t)e->hp.n_kv_heads + (size_t)kv_head;
+	size_t row = ((size_t)layer_spans_find(&e->c.layers, layer) * (size_t)e->c.n_slots + (size_t)slot) * (size_t)e->hp.n_kv_heads + (size_t)kv_head;
 	return row * (size_t)e->c.ctx_len * (size_t)e->hp.head_dim;
 }
 
-// engine_computed points at how many positions of a slot a layer has computed; layer counts from layer_begin.
+// engine_computed points at how many positions of a slot a layer has computed.
 static inline int32_t *engine_computed(const struct engine *e, int32_t layer, int32_t slot)
 {
-	return &e->computed[(size_t)layer * (size_t)e->c.n_slots + (size_t)slot];
+	return &e->computed[(size_t)layer_spans_find(&e->c.layers, layer) * (size_t)e->c.n_slots + (size_t)slot];
 }
 
 #endif

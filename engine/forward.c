@@ -77,7 +77,7 @@ static void place_token(struct engine *e, const struct engine_layer *l, int32_t 
 	for (int32_t i = 0; i < hp->n_heads; i++)
 		kernels_rope_pairs(e->c.kernels, q + (size_t)i * (size_t)hp->head_dim, n_pairs, cos, sin);
 	for (int32_t i = 0; i < hp->n_kv_heads; i++) {
-		size_t at = engine_kv_at(e, layer - e->c.layer_begin, tok->slot, i) + (size_t)tok->pos * (size_t)hp->head_dim;
+		size_t at = engine_kv_at(e, layer, tok->slot, i) + (size_t)tok->pos * (size_t)hp->head_dim;
 		float *head = k + (size_t)i * (size_t)hp->head_dim;
 		kernels_rope_pairs(e->c.kernels, head, n_pairs, cos, sin);
 		store_f16(e, tok, layer, head, e->keys + at);
@@ -91,7 +91,7 @@ static void attend_tile(struct hand *h, int32_t layer, const struct engine_tile 
 	struct engine *e = h->crew->e;
 	const struct hparams *hp = &e->hp;
 	const struct engine_token *tok = &e->tokens[tile->begin];
-	size_t kv = engine_kv_at(e, layer - e->c.layer_begin, tok->slot, head / (hp->n_heads / hp->n_kv_heads));
+	size_t kv = engine_kv_at(e, layer, tok->slot, head / (hp->n_heads / hp->n_kv_heads));
 	size_t width = (size_t)hp->n_heads * (size_t)hp->head_dim;
 	size_t at = (size_t)tile->begin * width + (size_t)head * (size_t)hp->head_dim;
 	struct attention_group g = {
@@ -192,7 +192,7 @@ static bool ffn_block(struct hand *h, const struct engine_layer *l, int32_t begi
 static bool run_layer(struct hand *h, int32_t layer)
 {
 	struct engine *e = h->crew->e;
-	const struct engine_layer *l = &e->layers[layer - e->c.layer_begin];
+	const struct engine_layer *l = &e->layers[layer_spans_find(&e->c.layers, layer)];
 	int32_t begin, end;
 	crew_tokens(h, &begin, &end);
 	if (!attention_block(h, l, layer, begin, end))
@@ -231,7 +231,7 @@ static enum err check_item(const struct crew *crew, const struct engine_item *it
 		return errmsg_fail(em, ERR_RANGE, "engine: %d tokens at position %d do not fit a context of %d", (int)it->n_tokens,
 			(int)it->pos_begin, (int)e->c.ctx_len);
 	for (int32_t layer = crew->layer_begin; layer < crew->layer_end; layer++) {
-		int32_t n = *engine_computed(e, layer - e->c.layer_begin, it->slot);
+		int32_t n = *engine_computed(e, layer, it->slot);
 		if (it->pos_begin > n)
 			return errmsg_fail(em, ERR_RANGE, "engine: position %d of slot %d, but layer %d has computed only %d", (int)it->pos_begin,
 				(int)it->slot, (int)layer, (int)n);
@@ -279,15 +279,22 @@ static void settle_item(const struct crew *crew, struct engine_item *it, const s
 	if (crew->err != OK)
 		it->fault = (struct engine_fault){.err = crew->err};
 	for (int32_t layer = crew->layer_begin; layer < crew->layer_end; layer++)
-		*engine_computed(e, layer - e->c.layer_begin, it->slot) = it->pos_begin + (it->fault.err == OK ? it->n_tokens : 0);
+		*engine_computed(e, layer, it->slot) = it->pos_begin + (it->fault.err == OK ? it->n_tokens : 0);
+}
+
+static bool is_one_span(const struct layer_spans *s, int32_t begin, int32_t end)
+{
+	for (int32_t i = 0; i < s->n; i++)
+		if (s->at[i].begin <= begin && end <= s->at[i].end)
+			return true;
+	return false;
 }
 
 enum err engine_forward_layers(struct engine *e, int32_t layer_begin, int32_t layer_end, struct engine_item *items, int32_t n_items,
 	struct errmsg *em)
 {
-	ASSERT(e->c.layer_begin <= layer_begin);
 	ASSERT(layer_begin < layer_end);
-	ASSERT(layer_end <= e->c.layer_end);
+	ASSERT(is_one_span(&e->c.layers, layer_begin, layer_end));
 	struct crew crew = {.e = e, .layer_begin = layer_begin, .layer_end = layer_end, .em = em};
 	enum err err = take_batch(&crew, items, n_items, em);
 	if (err != OK || crew.n_tokens == 0)
@@ -308,5 +315,6 @@ enum err engine_forward_layers(struct engine *e, int32_t layer_begin, int32_t la
 
 enum err engine_forward(struct engine *e, struct engine_item *items, int32_t n_items, struct errmsg *em)
 {
-	return engine_forward_layers(e, e->c.layer_begin, e->c.layer_end, items, n_items, em);
+	ASSERT(e->c.layers.n == 1);
+	return engine_forward_layers(e, e->c.layers.at[0].begin, e->c.layers.at[0].end, items, n_items, em);
 }

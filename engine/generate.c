@@ -46,7 +46,7 @@ enum err generate_open(const struct generate_config *c, struct generate **out, s
 	g->logits_rows = g->chunk < LOGITS_ROWS ? g->chunk : LOGITS_ROWS;
 	const struct engine_config ec = {
 		.model = c->model, .kernels = c->kernels, .pool = c->pool,
-		.layer_begin = 0, .layer_end = hp->n_layers, .has_head = true,
+		.layers = layer_spans_one(0, hp->n_layers), .has_head = true,
 		.n_slots = 1, .ctx_len = c->ctx_len, .batch_max = g->chunk, .wire = c->wire,
 	};
 	enum err err = engine_open(&ec, &g->engine, em);

@@ -194,7 +194,7 @@ static void answer_loaded(struct node *n, const char *error, struct node_effects
 
 static bool engine_fits(const struct msg_plan *engine, const struct msg_plan *p)
 {
-	return engine->epoch.v != 0 && engine->layer_begin == p->layer_begin && engine->layer_end == p->layer_end && engine->n_slots == p->n_slots &&
+	return engine->epoch.v != 0 && layer_spans_equal(&engine->layers, &p->layers) && engine->n_slots == p->n_slots &&
 		engine->ctx_len == p->ctx_len && engine->chunk_max == p->chunk_max && engine->hop_credits == p->hop_credits && engine->wire == p->wire;
 }
 
@@ -221,12 +221,11 @@ static void load(struct node *n, struct node_effects *fx)
 	n->has_memory = true;
 	struct node_effect *f = node_fx(fx, NODE_FX_LOAD);
 	f->u.load.id = n->load_id;
-	f->u.load.layer_begin = p->layer_begin;
-	f->u.load.layer_end = p->layer_end;
+	f->u.load.layers = p->layers;
 	f->u.load.n_slots = p->n_slots;
 	f->u.load.ctx_len = p->ctx_len;
 	f->u.load.chunk_max = p->chunk_max;
-	f->u.load.n_bufs = p->hop_credits;
+	f->u.load.n_bufs = p->hop_credits * p->layers.n;
 	f->u.load.buf_bytes = stage_buf_bytes(n);
 	f->u.load.wire = p->wire;
 }
@@ -244,7 +243,7 @@ static void adopt_plan(struct node *n, const struct msg_plan *p, struct node_eff
 	stage_reset(n);
 	if (p->n_stages == 0) {
 		let_go(n, fx);
-	} else if (p->layer_end > n->config.n_layers) {
+	} else if (p->layers.at[p->layers.n - 1].end > n->config.n_layers) {
 		answer_loaded(n, "the plan names layers that the model does not have", fx);
 	} else if (engine_fits(&n->engine, p)) {
 		n->loaded = true;
@@ -501,8 +500,7 @@ void node_status_get(const struct node *n, struct node_status *out)
 		.epoch = n->plan.epoch,
 		.stage = n->plan.stage,
 		.n_stages = n->plan.n_stages,
-		.layer_begin = n->plan.layer_begin,
-		.layer_end = n->plan.layer_end,
+		.layers = n->plan.layers,
 		.loaded = n->loaded,
 		.n_steps = n->n_steps,
 		.n_tokens = n->n_tokens,
@@ -513,20 +511,24 @@ void node_status_get(const struct node *n, struct node_status *out)
 
 void node_check(const struct node *n)
 {
-	int32_t queued = 0, running = 0, out = 0;
+	int32_t queued = 0, running = 0, out = 0, listed = 0, n_held = 0;
 	for (int32_t i = 0; i < HOP_CREDITS_MAX; i++) {
 		queued += n->work[i].state == WORK_QUEUED;
 		running += n->work[i].state == WORK_RUNNING;
 		out += n->work[i].state == WORK_OUT;
 	}
 	ASSERT(queued == n->queue.n);
-	ASSERT(out == n->out.n);
+	for (int32_t i = 0; i < ROUNDS_MAX; i++) {
+		const struct node_round *r = &n->rounds[i];
+		listed += r->out.n;
+		n_held += r->n_held;
+		ASSERT(r->credits_out >= 0);
+		ASSERT(n->plan.epoch.v == 0 || (r->n_held <= n->plan.hop_credits && r->credits_out <= n->plan.hop_credits));
+	}
+	ASSERT(out == listed);
 	ASSERT(running == 0 || n->forward_id != 0);
-	ASSERT(n->n_held >= queued + out);
-	ASSERT(n->n_held <= queued + out + running);
-	ASSERT(n->plan.epoch.v == 0 || n->n_held <= n->plan.hop_credits);
-	ASSERT(n->credits_out >= 0);
-	ASSERT(n->plan.epoch.v == 0 || n->credits_out <= n->plan.hop_credits);
+	ASSERT(n_held >= queued + out);
+	ASSERT(n_held <= queued + out + running);
 	for (int32_t i = 0; i < n->queue.n; i++) {
 		const struct work *w = &n->work[n->queue.at[i]];
 		ASSERT(w->state == WORK_QUEUED);

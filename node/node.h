@@ -28,6 +28,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define KEPT_MAX (SESSIONS_MAX * ROUNDS_MAX) // entries of kept states: of each slot, what was sent in each round
 #define NODE_ITEMS_MAX 64      // sequences of one FORWARD
 #define NODE_EFFECTS_MAX 2048  // a step's worst case: every buffer's step sent, kept, credited and logged
 #define NODE_EFFECT_BYTES 65536
@@ -117,13 +118,13 @@ enum node_effect_type {
 	NODE_FX_CLOSE,      // close one link
 	NODE_FX_SEND,       // head bytes, then len bytes of buf from off; copied before the step's effects are done
 	NODE_FX_TAKE,       // copy len bytes of the current message from msg_off into buf
-	NODE_FX_LOAD,       // open an engine for the range, and hop_credits buffers of chunk_max tokens; what layers of the engine before it have
+	NODE_FX_LOAD,       // open an engine for the layers, and n_bufs buffers of chunk_max tokens; what layers of the engine before it have
 	                    // computed stays, where slots and context are the same; answers LOADED
 	NODE_FX_UNLOAD,     // close the engine and free the buffers: no plan needs this node. Only while no LOAD or FORWARD is under way
 	NODE_FX_FORWARD,    // answers FORWARD_DONE
-	NODE_FX_KEEP,       // copy n_tokens rows of buf to the slot's kept states, from position pos on
+	NODE_FX_KEEP,       // copy n_tokens rows of buf to an entry of kept states, from position pos on
 	NODE_FX_FETCH,      // copy n_tokens rows from there to buf
-	NODE_FX_DROP,       // free the slot's kept states
+	NODE_FX_DROP,       // free the entry
 	NODE_FX_STORE,      // keep the member_epoch (fsync); answers STORED
 	NODE_FX_LOG,
 	NODE_FX_EXIT,       // the program ends: err OK after an orderly leave
@@ -154,18 +155,20 @@ struct node_effect {
 		} take;
 		struct {
 			uint32_t id;
-			int32_t layer_begin, layer_end, n_slots, ctx_len, chunk_max, n_bufs;
+			struct layer_spans layers;
+			int32_t n_slots, ctx_len, chunk_max, n_bufs;
 			size_t buf_bytes;
 			enum wire_type wire;
 		} load;
 		struct {
 			uint32_t id;
-			int32_t layer_begin, layer_end; // of the engine's: fewer than all when lost ones are computed again
+			int32_t layer_begin, layer_end; // in one of the engine's spans: a part of it when lost ones are computed again
 			int32_t n_items;
 			const struct node_forward_item *items; // valid until FORWARD_DONE
 		} forward;
 		struct {
-			int32_t slot, pos, n_tokens, buf;
+			int32_t entry; // below KEPT_MAX
+			int32_t pos, n_tokens, buf;
 			size_t row_bytes;
 		} keep; // also fetch, drop
 		struct {
@@ -210,7 +213,8 @@ struct member_epoch node_member_epoch(const struct node *n);
 struct node_status {
 	bool connected;           // control link up and welcomed
 	struct plan_epoch epoch;
-	int32_t stage, n_stages, layer_begin, layer_end; // when epoch is not 0; n_stages 0: the plan has no part for this node
+	int32_t stage, n_stages; // when epoch is not 0; n_stages 0: the plan has no part for this node
+	struct layer_spans layers;
 	bool loaded, direct;      // direct: to the next node
 	int32_t n_bufs_used;
 	uint64_t n_steps, n_tokens;

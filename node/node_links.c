@@ -155,7 +155,10 @@ void node_links_forget(struct node *n, struct node_id peer)
 // A link is made anew when nothing is on its way: then the hop has nothing to wait for.
 static bool is_quiet(const struct node *n)
 {
-	return n->forward_id == 0 && n->queue.n == 0 && n->out.n == 0 && n->now_ns - n->last_step_ns >= QUIET_NS;
+	bool has_out = false;
+	for (int32_t i = 0; i < ROUNDS_MAX; i++)
+		has_out = has_out || n->rounds[i].out.n > 0;
+	return n->forward_id == 0 && n->queue.n == 0 && !has_out && n->now_ns - n->last_step_ns >= QUIET_NS;
 }
 
 static void renew_or_close(struct node *n, struct node_link *l, struct node_effects *fx)

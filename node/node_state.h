@@ -27,13 +27,12 @@ struct node_link {
 // What a KV slot computes now.
 struct node_slot {
 	struct session_id session; // 0: free
-	uint32_t next_seq;
-	uint32_t next_pos;
+	uint32_t next_seq[ROUNDS_MAX], next_pos[ROUNDS_MAX]; // in each round
 	bool direct;               // route of this session's steps: fixed at its first, so that none overtakes another
 };
 
-// What a slot's kept states are: rows of positions 0 to n - 1 as they left `layer`. After a new plan with another last layer the rows are
-// replaced in place, from position 0 on: those from n to old_n - 1 are still what left old_layer.
+// What a slot's kept states of one round are: rows of positions 0 to n - 1 as they left `layer`. After a new plan with another last layer the
+// rows are replaced in place, from position 0 on: those from n to old_n - 1 are still what left old_layer.
 struct node_kept {
 	struct session_id session; // 0: none
 	int32_t layer, n;
@@ -56,6 +55,7 @@ struct work {
 	bool dead;        // cancelled or of an old plan while RUNNING: not sent
 	bool direct;      // the route its session took at its first step
 	bool relayed;     // it came through the coordinator: its credit goes back the same way, because the coordinator counts them
+	int32_t round;
 	struct task task;
 	struct step step; // as it arrived
 };
@@ -64,6 +64,15 @@ struct work {
 struct work_list {
 	int32_t n;
 	int32_t at[HOP_CREDITS_MAX];
+};
+
+// One round's traffic. Each round has its own credits and its own list: a step that cannot go on in one never blocks another, and as a step
+// only ever waits for a place in a later round, none waits for ever.
+struct node_round {
+	struct work_list out; // waiting for a credit
+	int32_t credits_out;  // steps the next hop still takes
+	bool draining;        // steps are on a link that has a successor: none is sent until all credits are back
+	int32_t n_held;       // steps received and not credited back
 };
 
 struct node {
@@ -91,17 +100,15 @@ struct node {
 
 	struct node_slot slots[SESSIONS_MAX];
 	struct session_id kv_session[SESSIONS_MAX]; // whose keys and values a slot holds, over plans
-	struct node_kept kept[SESSIONS_MAX];
+	struct node_kept kept[KEPT_MAX]; // a slot's rounds side by side
 	uint64_t kept_bytes;
 	bool has_kept; // kv_session and kept are worth asking for
 	struct work work[HOP_CREDITS_MAX];
-	struct work_list queue, out; // waiting for the engine; waiting for a credit
+	struct work_list queue;      // waiting for the engine
+	struct node_round rounds[ROUNDS_MAX];
 	uint32_t forward_id;         // 0: the engine is free
 	int32_t n_items;
 	struct node_forward_item items[NODE_ITEMS_MAX];
-	int32_t credits_out; // steps the next hop still takes
-	bool draining;       // steps are on a link that has a successor: none is sent until all credits are back
-	int32_t n_held;      // steps received and not credited back
 
 	uint32_t next_id;
 	int64_t last_step_ns; // when one came in
@@ -142,10 +149,11 @@ struct node_id node_peer_id(const uint8_t public_key[KEY_BYTES]);
 bool node_peer_is(const struct msg_peer *p, struct node_id id);
 
 // kept.c
-bool kept_has(const struct node *n, const struct step *s, int32_t layer);
-void kept_fetch(const struct step *s, int32_t buf, size_t row_bytes, struct node_effects *fx);
-// kept_put keeps what is sent: the rows of buf, as they leave `layer`. When memory is used up, the session's are given up.
-void kept_put(struct node *n, const struct step *s, int32_t layer, int32_t buf, size_t row_bytes, struct node_effects *fx);
+// kept_has tells whether the rows that enter a step's first layer are here; kept_fetch gets them, after that.
+bool kept_has(const struct node *n, const struct step *s);
+void kept_fetch(const struct node *n, const struct step *s, int32_t buf, size_t row_bytes, struct node_effects *fx);
+// kept_put keeps what is sent: the rows of buf, as they leave a round's span. When memory is used up, the slot's of that round are given up.
+void kept_put(struct node *n, const struct step *s, int32_t round, int32_t buf, size_t row_bytes, struct node_effects *fx);
 // kept_forget: keys, values and kept states of every session are gone or void.
 void kept_forget(struct node *n, struct node_effects *fx);
 

@@ -29,9 +29,22 @@ size_t stage_buf_bytes(const struct node *n)
 	return row_bytes(n) * (size_t)n->plan.chunk_max;
 }
 
+// round_of returns in which round a frame of this stage's is, or -1: it is another stage's.
+static int32_t round_of(const struct node *n, uint16_t span)
+{
+	int32_t round = span / n->plan.n_stages;
+	return span % n->plan.n_stages == n->plan.stage && round < n->plan.layers.n ? round : -1;
+}
+
+static uint16_t span_of(const struct node *n, int32_t round)
+{
+	return (uint16_t)(round * n->plan.n_stages + n->plan.stage);
+}
+
 static struct task task_of(const struct node *n, const struct step *s)
 {
-	int32_t begin = n->plan.layer_begin, end = n->plan.layer_end;
+	const struct layer_span *span = &n->plan.layers.at[round_of(n, s->dst_stage)];
+	int32_t begin = span->begin, end = span->end;
 	int32_t from = s->layer_begin, to = s->layer_end ? s->layer_end : INT32_MAX;
 	return (struct task){
 		.from_payload = from <= begin && begin < to,
@@ -47,46 +60,46 @@ static bool has_layers(const struct task *t)
 	return t->layer_begin < t->layer_end;
 }
 
-static uint16_t prev_stage(const struct node *n)
+static uint16_t span_before(uint16_t span)
 {
-	return n->plan.stage == 0 ? STAGE_HEAD : (uint16_t)(n->plan.stage - 1);
+	return span == 0 ? STAGE_HEAD : (uint16_t)(span - 1);
 }
 
-static uint16_t next_stage(const struct node *n)
+static uint16_t span_behind(const struct node *n, uint16_t span)
 {
-	return n->plan.stage == n->plan.n_stages - 1 ? STAGE_HEAD : (uint16_t)(n->plan.stage + 1);
+	return span == n->plan.n_stages * n->plan.layers.n - 1 ? STAGE_HEAD : (uint16_t)(span + 1);
 }
 
 void stage_reset(struct node *n)
 {
 	n->queue.n = 0;
-	n->out.n = 0;
 	for (int32_t i = 0; i < HOP_CREDITS_MAX; i++) {
 		n->work[i].dead = true;
 		if (n->work[i].state != WORK_RUNNING)
 			n->work[i].state = WORK_FREE;
 	}
 	memset(n->slots, 0, sizeof n->slots);
-	n->credits_out = n->plan.hop_credits;
-	n->draining = false;
-	n->n_held = 0;
+	for (int32_t i = 0; i < ROUNDS_MAX; i++)
+		n->rounds[i] = (struct node_round){.credits_out = n->plan.hop_credits};
 }
 
 void stage_drain(struct node *n)
 {
-	n->draining = n->draining || n->credits_out < n->plan.hop_credits;
+	for (int32_t i = 0; i < n->plan.layers.n; i++)
+		n->rounds[i].draining = n->rounds[i].draining || n->rounds[i].credits_out < n->plan.hop_credits;
 }
 
 // give_credit tells the previous hop that one of its steps has left us, on the way by which it came. Credits carry no order.
-static void give_credit(struct node *n, bool relayed, struct node_effects *fx)
+static void give_credit(struct node *n, int32_t round, bool relayed, struct node_effects *fx)
 {
-	ASSERT(n->n_held > 0);
-	n->n_held--;
+	ASSERT(n->rounds[round].n_held > 0);
+	n->rounds[round].n_held--;
 	struct node_link *l = relayed ? node_link_of(n, n->config.coordinator, NODE_LINK_DATA) : node_prev_direct(n);
 	if (l == NULL)
 		return; // the plan is lost with the link
 	l->used = n->plan.epoch;
-	struct credit c = {.n = 1, .src_stage = (uint16_t)n->plan.stage, .dst_stage = prev_stage(n), .epoch = n->plan.epoch};
+	uint16_t span = span_of(n, round);
+	struct credit c = {.n = 1, .src_stage = span, .dst_stage = span_before(span), .epoch = n->plan.epoch};
 	uint8_t frame[FRAME_CREDIT_BYTES];
 	credit_encode(&c, frame);
 	node_fx_send(fx, l->handle, frame, sizeof frame);
@@ -95,25 +108,34 @@ static void give_credit(struct node *n, bool relayed, struct node_effects *fx)
 static void drop_work(struct node *n, int32_t buf, struct node_effects *fx)
 {
 	n->work[buf].state = WORK_FREE;
-	give_credit(n, n->work[buf].relayed, fx);
+	give_credit(n, n->work[buf].round, n->work[buf].relayed, fx);
+}
+
+static int32_t n_bufs(const struct node *n)
+{
+	return n->plan.hop_credits * n->plan.layers.n;
+}
+
+static void drop_of_slot(struct node *n, struct work_list *list, uint32_t slot, struct node_effects *fx)
+{
+	for (int32_t i = 0; i < list->n;) {
+		int32_t buf = list->at[i];
+		if (n->work[buf].step.slot != slot) {
+			i++;
+			continue;
+		}
+		list_remove(list, i);
+		drop_work(n, buf, fx);
+	}
 }
 
 // drop_slot forgets waiting steps of a slot; the one that runs is marked and dropped when it is done.
 static void drop_slot(struct node *n, uint32_t slot, struct node_effects *fx)
 {
-	struct work_list *lists[] = {&n->queue, &n->out};
-	for (size_t k = 0; k < ARRAY_LEN(lists); k++) {
-		for (int32_t i = 0; i < lists[k]->n;) {
-			int32_t buf = lists[k]->at[i];
-			if (n->work[buf].step.slot != slot) {
-				i++;
-				continue;
-			}
-			list_remove(lists[k], i);
-			drop_work(n, buf, fx);
-		}
-	}
-	for (int32_t i = 0; i < n->plan.hop_credits; i++)
+	drop_of_slot(n, &n->queue, slot, fx);
+	for (int32_t i = 0; i < n->plan.layers.n; i++)
+		drop_of_slot(n, &n->rounds[i].out, slot, fx);
+	for (int32_t i = 0; i < n_bufs(n); i++)
 		if (n->work[i].state == WORK_RUNNING && n->work[i].step.slot == slot)
 			n->work[i].dead = true;
 	n->slots[slot] = (struct node_slot){0};
@@ -148,7 +170,8 @@ static const char *step_fault(const struct node *n, const struct step *s)
 {
 	if (!n->loaded)
 		return "a step before the plan was ready";
-	if (s->dst_stage != n->plan.stage || s->src_stage != prev_stage(n))
+	int32_t round = round_of(n, s->dst_stage);
+	if (round < 0 || s->src_stage != span_before(s->dst_stage))
 		return "a step for another stage";
 	if (s->wire != n->plan.wire || s->n_tokens > (uint32_t)n->plan.chunk_max)
 		return "a step of another wire type or size than the plan's";
@@ -158,16 +181,16 @@ static const char *step_fault(const struct node *n, const struct step *s)
 		return "a slot or position outside the plan";
 	if (((s->flags & STEP_FIRST) != 0) != (s->seq == 0))
 		return "a first step that is not the first";
-	if (n->n_held >= n->plan.hop_credits)
+	if (n->rounds[round].n_held >= n->plan.hop_credits)
 		return "more steps than credits";
 	return NULL;
 }
 
 // is_from tells whether a frame of the hop to or from `peer` may come on this link: from the neighbour itself, or from the coordinator,
-// who is the neighbour (the head) or passes on what the neighbour sent.
-static bool is_from(const struct node *n, const struct node_link *l, const struct msg_peer *peer)
+// who is the head, `span`, or passes on what the neighbour sent.
+static bool is_from(const struct node *n, const struct node_link *l, uint16_t span, const struct msg_peer *peer)
 {
-	return node_id_is(l->peer, n->config.coordinator) || node_peer_is(peer, l->peer);
+	return node_id_is(l->peer, n->config.coordinator) || (span != STAGE_HEAD && node_peer_is(peer, l->peer));
 }
 
 static void ignore(struct node_link *l, const char *what, struct node_effects *fx)
@@ -179,25 +202,33 @@ static void ignore(struct node_link *l, const char *what, struct node_effects *f
 
 static int32_t free_buf(const struct node *n)
 {
-	for (int32_t i = 0; i < n->plan.hop_credits; i++)
+	for (int32_t i = 0; i < n_bufs(n); i++)
 		if (n->work[i].state == WORK_FREE)
 			return i;
 	return -1;
 }
 
-// bind_slot makes a slot serve the session of a first step; false: the step builds on what is not here.
-static bool bind_slot(struct node *n, const struct step *s, const struct task *t, struct node_effects *fx)
+static bool is_whole(const struct node *n, const struct step *s)
+{
+	const struct layer_spans *l = &n->plan.layers;
+	return s->layer_end == 0 || (s->layer_begin <= l->at[0].begin && l->at[l->n - 1].end <= s->layer_end);
+}
+
+// bind_slot makes a slot serve the session of a first step, when that is here for the first time; false: it builds on what is not here.
+static bool bind_slot(struct node *n, const struct step *s, struct node_effects *fx)
 {
 	struct node_slot *slot = &n->slots[s->slot];
 	struct session_id *kv = &n->kv_session[s->slot];
 	if (slot->session.v != 0)
 		drop_slot(n, s->slot, fx);
-	bool begins_anew = s->pos == 0 && t->from_payload && t->layer_begin == n->plan.layer_begin && t->layer_end == n->plan.layer_end;
+	bool begins_anew = s->pos == 0 && is_whole(n, s);
 	if (!begins_anew && kv->v != s->session.v)
 		return false;
 	*kv = s->session;
 	n->has_kept = true;
-	*slot = (struct node_slot){.session = s->session, .next_pos = s->pos, .direct = node_next_direct(n) != NULL};
+	*slot = (struct node_slot){.session = s->session, .direct = node_next_direct(n) != NULL};
+	for (int32_t i = 0; i < n->plan.layers.n; i++)
+		slot->next_pos[i] = s->pos;
 	return true;
 }
 
@@ -205,12 +236,13 @@ static bool bind_slot(struct node *n, const struct step *s, const struct task *t
 static void accept_step(struct node *n, const struct step *s, const struct task *t, bool relayed, struct node_effects *fx)
 {
 	int32_t buf = free_buf(n);
-	ASSERT(buf >= 0); // n_held < hop_credits
-	n->work[buf] = (struct work){.state = has_layers(t) ? WORK_QUEUED : WORK_OUT, .task = *t, .step = *s,
+	ASSERT(buf >= 0); // n_held < hop_credits, in each round
+	int32_t round = round_of(n, s->dst_stage);
+	n->work[buf] = (struct work){.state = has_layers(t) ? WORK_QUEUED : WORK_OUT, .round = round, .task = *t, .step = *s,
 		.direct = n->slots[s->slot].direct, .relayed = relayed};
-	list_push(has_layers(t) ? &n->queue : &n->out, buf);
+	list_push(has_layers(t) ? &n->queue : &n->rounds[round].out, buf);
 	if (t->from_kept)
-		kept_fetch(s, buf, row_bytes(n), fx);
+		kept_fetch(n, s, buf, row_bytes(n), fx);
 	if (!t->from_payload)
 		return;
 	struct node_effect *f = node_fx(fx, NODE_FX_TAKE);
@@ -228,7 +260,7 @@ static void on_step(struct node *n, struct node_link *l, const uint8_t *data, si
 	}
 	if (s.epoch.v != n->plan.epoch.v)
 		return; // of an old plan, or of one not here yet: its sender will be told
-	if (!is_from(n, l, &n->plan.prev)) {
+	if (!is_from(n, l, s.src_stage, &n->plan.prev)) {
 		ignore(l, "a step, and is not the stage before this one", fx);
 		return;
 	}
@@ -238,29 +270,32 @@ static void on_step(struct node *n, struct node_link *l, const uint8_t *data, si
 		bad_peer(l, fault, fx);
 		return;
 	}
-	n->n_held++;
+	int32_t round = round_of(n, s.dst_stage);
+	n->rounds[round].n_held++;
 	n->last_step_ns = n->now_ns;
 	struct node_slot *slot = &n->slots[s.slot];
 	struct task task = task_of(n, &s);
-	bool is_kept = (s.flags & STEP_FIRST) == 0 || bind_slot(n, &s, &task, fx);
-	if (!is_kept || (task.from_kept && slot->session.v == s.session.v && !kept_has(n, &s, s.layer_begin))) {
+	bool binds = (s.flags & STEP_FIRST) != 0 && round == 0;
+	bool is_kept = !binds || bind_slot(n, &s, fx);
+	if (!is_kept || (task.from_kept && slot->session.v == s.session.v && !kept_has(n, &s))) {
 		report_failure(n, s.session, STEP_NOT_KEPT, "what it builds on is not here any more", fx);
-		give_credit(n, relayed, fx);
+		give_credit(n, round, relayed, fx);
 		return;
 	}
 	if (slot->session.v != s.session.v) { // cancelled, or its slot serves another already
-		give_credit(n, relayed, fx);
+		give_credit(n, round, relayed, fx);
 		return;
 	}
-	if (s.seq != slot->next_seq || s.pos != slot->next_pos) {
+	if (s.seq != slot->next_seq[round] || s.pos != slot->next_pos[round]) {
 		char text[REASON_CAP];
-		snprintf(text, sizeof text, "step %u at position %u arrived, wanted step %u at %u", s.seq, s.pos, slot->next_seq, slot->next_pos);
+		snprintf(text, sizeof text, "step %u at position %u arrived, wanted step %u at %u", s.seq, s.pos, slot->next_seq[round],
+			slot->next_pos[round]);
 		report_failure(n, s.session, STEP_OTHER, text, fx);
-		give_credit(n, relayed, fx);
+		give_credit(n, round, relayed, fx);
 		return;
 	}
-	slot->next_seq++;
-	slot->next_pos += s.n_tokens;
+	slot->next_seq[round]++;
+	slot->next_pos[round] += s.n_tokens;
 
 	accept_step(n, &s, &task, relayed, fx);
 	stage_pump(n, fx);
@@ -275,16 +310,18 @@ static void on_credit(struct node *n, struct node_link *l, const uint8_t *data, 
 	}
 	if (c.epoch.v != n->plan.epoch.v)
 		return;
-	if (!is_from(n, l, &n->plan.next)) {
+	if (!is_from(n, l, c.src_stage, &n->plan.next)) {
 		ignore(l, "a credit, and is not the stage behind this one", fx);
 		return;
 	}
-	if (c.dst_stage != n->plan.stage || c.src_stage != next_stage(n) || c.n > n->plan.hop_credits - n->credits_out) {
+	int32_t round = n->plan.n_stages > 0 ? round_of(n, c.dst_stage) : -1;
+	struct node_round *r = round >= 0 ? &n->rounds[round] : NULL;
+	if (r == NULL || c.src_stage != span_behind(n, c.dst_stage) || c.n > n->plan.hop_credits - r->credits_out) {
 		bad_peer(l, "a credit that was not owed", fx);
 		return;
 	}
-	n->credits_out += c.n;
-	n->draining = n->draining && n->credits_out < n->plan.hop_credits;
+	r->credits_out += c.n;
+	r->draining = r->draining && r->credits_out < n->plan.hop_credits;
 	stage_pump(n, fx);
 }
 
@@ -344,8 +381,8 @@ void stage_on_forward_done(struct node *n, const struct node_event *ev, struct n
 		if (w->dead) {
 			// Of an old plan nothing is owed any more; a cancelled step of this one still is.
 			w->state = WORK_FREE;
-			if (w->step.epoch.v == n->plan.epoch.v && n->n_held > 0)
-				give_credit(n, w->relayed, fx);
+			if (w->step.epoch.v == n->plan.epoch.v && n->rounds[w->round].n_held > 0)
+				give_credit(n, w->round, w->relayed, fx);
 			continue;
 		}
 		enum err e = ev->u.forward_done.errs[i];
@@ -358,7 +395,7 @@ void stage_on_forward_done(struct node *n, const struct node_event *ev, struct n
 			continue;
 		}
 		w->state = WORK_OUT;
-		list_push(&n->out, buf);
+		list_push(&n->rounds[w->round].out, buf);
 	}
 }
 
@@ -366,8 +403,8 @@ static void send_step(struct node *n, int32_t buf, struct node_link *l, struct n
 {
 	struct step s = n->work[buf].step;
 	size_t row = row_bytes(n), off = 0, len = row * s.n_tokens;
-	s.src_stage = (uint16_t)n->plan.stage;
-	s.dst_stage = next_stage(n);
+	s.src_stage = s.dst_stage;
+	s.dst_stage = span_behind(n, s.src_stage);
 	if (s.dst_stage == STAGE_HEAD && s.reply != REPLY_ALL) {
 		off = s.reply == REPLY_LAST ? row * (s.n_tokens - 1) : 0;
 		len = s.reply == REPLY_LAST ? row : 0;
@@ -386,17 +423,24 @@ static void send_step(struct node *n, int32_t buf, struct node_link *l, struct n
 	f->u.send.off = off;
 	f->u.send.len = len;
 	if (s.dst_stage != STAGE_HEAD && len > 0)
-		kept_put(n, &s, n->plan.layer_end, buf, row, fx);
+		kept_put(n, &s, n->work[buf].round, buf, row, fx);
 }
 
-static void pump_out(struct node *n, struct node_effects *fx)
+// way_out returns the link that a step leaves on: the last round's go to the head, who is the coordinator.
+static struct node_link *way_out(struct node *n, const struct work *w)
 {
-	while (n->out.n > 0 && n->credits_out > 0 && !n->draining) {
-		int32_t buf = n->out.at[0];
-		struct node_link *l = n->work[buf].direct ? node_next_direct(n) : node_link_of(n, n->config.coordinator, NODE_LINK_DATA);
-		list_remove(&n->out, 0);
+	bool to_head = span_behind(n, span_of(n, w->round)) == STAGE_HEAD;
+	return w->direct && !to_head ? node_next_direct(n) : node_link_of(n, n->config.coordinator, NODE_LINK_DATA);
+}
+
+static void pump_out(struct node *n, struct node_round *r, struct node_effects *fx)
+{
+	while (r->out.n > 0 && r->credits_out > 0 && !r->draining) {
+		int32_t buf = r->out.at[0];
+		struct node_link *l = way_out(n, &n->work[buf]);
+		list_remove(&r->out, 0);
 		if (l != NULL) { // else a link was lost: the coordinator makes a new plan
-			n->credits_out--;
+			r->credits_out--;
 			send_step(n, buf, l, fx);
 		}
 		drop_work(n, buf, fx);
@@ -407,7 +451,8 @@ void stage_pump(struct node *n, struct node_effects *fx)
 {
 	if (n->plan.epoch.v == 0 || !n->loaded)
 		return;
-	pump_out(n, fx);
+	for (int32_t i = 0; i < n->plan.layers.n; i++)
+		pump_out(n, &n->rounds[i], fx);
 	if (n->forward_id == 0 && !n->has_next && n->queue.n > 0)
 		start_forward(n, fx);
 }

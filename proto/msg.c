@@ -184,6 +184,21 @@ static enum err get_peer(const Hearth__Peer *p, struct msg_peer *m, struct errms
 	return get_addresses(p->addresses, p->n_addresses, &m->addresses, em);
 }
 
+// get_spans: one round or, in a ring of several machines, more; ascending; with a layer in one of them.
+static enum err get_spans(const Hearth__Plan *p, struct layer_spans *s, struct errmsg *em)
+{
+	size_t n_max = p->n_stages > 1 ? ROUNDS_MAX : 1;
+	if (p->n_span_begins != p->n_span_ends || p->n_span_begins < 1 || p->n_span_begins > n_max)
+		return bad(em, "span_begins");
+	for (size_t i = 0; i < p->n_span_begins; i++) {
+		int32_t from = i > 0 ? s->at[i - 1].end : 0;
+		TRY(get_int(p->span_begins[i], (uint32_t)from, LAYERS_MAX, &s->at[i].begin, "span_begins", em));
+		TRY(get_int(p->span_ends[i], p->span_begins[i], LAYERS_MAX, &s->at[i].end, "span_ends", em));
+	}
+	s->n = (int32_t)p->n_span_begins;
+	return layer_spans_count(s) > 0 ? OK : bad(em, "span_ends");
+}
+
 static enum err get_plan(const Hearth__Plan *p, struct msg_plan *m, struct errmsg *em)
 {
 	m->epoch.v = p->plan_epoch;
@@ -193,15 +208,14 @@ static enum err get_plan(const Hearth__Plan *p, struct msg_plan *m, struct errms
 		return OK;
 	TRY(get_int(p->n_stages, 1, STAGES_MAX, &m->n_stages, "n_stages", em));
 	TRY(get_int(p->stage, 0, p->n_stages - 1, &m->stage, "stage", em));
-	TRY(get_int(p->layer_end, 1, LAYERS_MAX, &m->layer_end, "layer_end", em));
-	TRY(get_int(p->layer_begin, 0, p->layer_end - 1, &m->layer_begin, "layer_begin", em));
+	TRY(get_spans(p, &m->layers, em));
 	int32_t wire = 0;
 	TRY(get_int(p->wire, 0, N_WIRE_TYPES - 1, &wire, "wire", em));
 	m->wire = (enum wire_type)wire;
 	TRY(get_int(p->n_slots, 1, SESSIONS_MAX, &m->n_slots, "n_slots", em));
 	TRY(get_int(p->ctx_len, 1, 1 << 24, &m->ctx_len, "ctx_len", em));
 	TRY(get_int(p->chunk_max, 1, CHUNK_TOKENS_MAX, &m->chunk_max, "chunk_max", em));
-	TRY(get_int(p->hop_credits, 1, HOP_CREDITS_MAX, &m->hop_credits, "hop_credits", em));
+	TRY(get_int(p->hop_credits, 1, HOP_CREDITS_MAX / m->layers.n, &m->hop_credits, "hop_credits", em));
 	TRY(get_peer(p->prev, &m->prev, em));
 	return get_peer(p->next, &m->next, em);
 }
@@ -355,12 +369,18 @@ static size_t put_hello(const struct msg_hello *m, Hearth__Control *c, uint8_t *
 static size_t put_plan(const struct msg_plan *m, Hearth__Control *c, uint8_t *out)
 {
 	struct peer_out prev, next;
+	uint32_t begins[ROUNDS_MAX], ends[ROUNDS_MAX];
 	Hearth__Plan p = HEARTH__PLAN__INIT;
 	p.plan_epoch = m->epoch.v;
 	p.n_stages = (uint32_t)m->n_stages;
 	p.stage = (uint32_t)m->stage;
-	p.layer_begin = (uint32_t)m->layer_begin;
-	p.layer_end = (uint32_t)m->layer_end;
+	for (int32_t i = 0; i < m->layers.n; i++) {
+		begins[i] = (uint32_t)m->layers.at[i].begin;
+		ends[i] = (uint32_t)m->layers.at[i].end;
+	}
+	p.n_span_begins = p.n_span_ends = (size_t)m->layers.n;
+	p.span_begins = begins;
+	p.span_ends = ends;
 	p.wire = (uint32_t)m->wire;
 	p.n_slots = (uint32_t)m->n_slots;
 	p.ctx_len = (uint32_t)m->ctx_len;

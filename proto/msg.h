@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/ids.h"
+#include "base/layer_spans.h"
 #include "base/limits.h"
 #include "base/wire_type.h"
 
@@ -46,7 +47,7 @@ struct msg_peer {
 struct msg_plan {
 	struct plan_epoch epoch;
 	int32_t n_stages, stage; // n_stages 0: the plan has no part for this node, which lets go of everything; the rest is zero
-	int32_t layer_begin, layer_end;
+	struct layer_spans layers; // one span for each round; an empty one only where there are several
 	enum wire_type wire;
 	int32_t n_slots, ctx_len, chunk_max, hop_credits;
 	struct msg_peer prev, next;

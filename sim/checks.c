@@ -58,9 +58,12 @@ void checks_on_plan(struct sim_world *w, int32_t machine, const struct msg_plan 
 	if (p->epoch.v != w->ledger.epoch)
 		begin_plan(w, p);
 	w->ledger.machine[p->stage] = machine;
-	struct sim_record r = {.type = SIM_REC_STAGE, .begin_ns = w->now_ns, .end_ns = w->now_ns, .machine = machine, .epoch = p->epoch, .index = p->stage,
-		.work = {.kind = SIM_LOAD, .machine = machine, .layer_begin = p->layer_begin, .layer_end = p->layer_end}};
-	sim_tell(w, &r);
+	for (int32_t i = 0; i < p->layers.n; i++) {
+		struct sim_record r = {.type = SIM_REC_STAGE, .begin_ns = w->now_ns, .end_ns = w->now_ns, .machine = machine, .epoch = p->epoch,
+			.index = i * p->n_stages + p->stage,
+			.work = {.kind = SIM_LOAD, .machine = machine, .layer_begin = p->layers.at[i].begin, .layer_end = p->layers.at[i].end}};
+		sim_tell(w, &r);
+	}
 }
 
 void checks_on_loss(struct sim_world *w, int32_t machine)

@@ -78,6 +78,14 @@ static void check_batch(struct sim_world *w, const struct sim_node *n, const str
 				sim_world_fail(w, "node %d: slot %d or buffer %d stands twice in a batch", n->machine, j->items[i].slot, j->items[i].buf);
 }
 
+static bool is_whole_span(const struct layer_spans *s, const struct sim_node_job *j)
+{
+	for (int32_t i = 0; i < s->n; i++)
+		if (s->at[i].begin == j->layer_begin && s->at[i].end == j->layer_end)
+			return true;
+	return false;
+}
+
 static void fx_forward(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
 {
 	struct sim_node_job *j = &n->forward;
@@ -102,13 +110,15 @@ static void fx_forward(struct sim_world *w, struct sim_node *n, const struct nod
 	}
 	check_batch(w, n, j, work.n_tokens);
 	w->counts.n_batched += j->n > 1;
-	w->counts.n_partial += j->layer_begin != n->load.u.load.layer_begin || j->layer_end != n->load.u.load.layer_end;
+	w->counts.n_partial += !is_whole_span(&n->load.u.load.layers, j);
 	sim_at(w, w->now_ns + sim_duration(w, &work), EV_FORWARDED, n->machine)->id = j->id;
 }
 
 static void fx_load(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
 {
-	struct sim_work work = {.kind = SIM_LOAD, .machine = n->machine, .layer_begin = f->u.load.layer_begin, .layer_end = f->u.load.layer_end};
+	const struct layer_spans *layers = &f->u.load.layers;
+	struct sim_work work = {.kind = SIM_LOAD, .machine = n->machine, .layer_begin = layers->at[0].begin,
+		.layer_end = layers->at[0].begin + layer_spans_count(layers)};
 	if (n->forward.is_busy)
 		sim_world_fail(w, "node %d loads while its engine computes", n->machine);
 	n->load = *f;
@@ -126,24 +136,24 @@ static void fx_unload(struct sim_world *w, struct sim_node *n)
 	n->n_bufs = 0;
 }
 
-static void drop_sent(struct sim_node *n, int32_t slot)
+static void drop_sent(struct sim_node *n, int32_t entry)
 {
-	free(n->sent[slot]);
-	n->sent[slot] = NULL;
-	n->n_sent[slot] = 0;
+	free(n->sent[entry]);
+	n->sent[entry] = NULL;
+	n->n_sent[entry] = 0;
 }
 
 // check_sent: what a stage keeps of what it sent is bounded, and fetched only where it is.
 static void check_sent(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
 {
-	int32_t slot = f->u.keep.slot, end = f->u.keep.pos + f->u.keep.n_tokens;
-	if (f->type == NODE_FX_FETCH && end > n->n_sent[slot])
-		sim_world_fail(w, "node %d fetches position %d of slot %d and keeps %d", n->machine, end - 1, slot, n->n_sent[slot]);
-	if (f->type == NODE_FX_FETCH || end <= n->n_sent[slot])
+	int32_t entry = f->u.keep.entry, end = f->u.keep.pos + f->u.keep.n_tokens;
+	if (f->type == NODE_FX_FETCH && end > n->n_sent[entry])
+		sim_world_fail(w, "node %d fetches position %d of entry %d and keeps %d", n->machine, end - 1, entry, n->n_sent[entry]);
+	if (f->type == NODE_FX_FETCH || end <= n->n_sent[entry])
 		return;
-	n->n_sent[slot] = end;
+	n->n_sent[entry] = end;
 	uint64_t n_rows = 0;
-	for (int32_t i = 0; i < SESSIONS_MAX; i++)
+	for (int32_t i = 0; i < KEPT_MAX; i++)
 		n_rows += (uint64_t)n->n_sent[i];
 	if (n_rows * w->model.row_real > w->config.keep_bytes)
 		sim_world_fail(w, "node %d keeps %llu rows, more than its %llu bytes", n->machine, (unsigned long long)n_rows,
@@ -153,21 +163,21 @@ static void check_sent(struct sim_world *w, struct sim_node *n, const struct nod
 static void fx_sent_rows(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
 {
 	size_t row = w->model.row_kept, len = (size_t)f->u.keep.n_tokens * row;
-	int32_t slot = f->u.keep.slot;
+	int32_t entry = f->u.keep.entry;
 	uint8_t *buf = buf_at(n, f->u.keep.buf);
 	if (f->u.keep.pos + f->u.keep.n_tokens > w->model.ctx_len) {
 		sim_world_fail(w, "node %d keeps or fetches position %d, beyond the context", n->machine, f->u.keep.pos);
 		return;
 	}
-	if (f->type == NODE_FX_KEEP && n->sent[slot] == NULL)
-		n->sent[slot] = calloc((size_t)w->model.ctx_len, row);
-	if (n->sent[slot] == NULL) {
-		sim_world_fail(w, "node %d fetches what it does not keep, slot %d", n->machine, slot);
+	if (f->type == NODE_FX_KEEP && n->sent[entry] == NULL)
+		n->sent[entry] = calloc((size_t)w->model.ctx_len, row);
+	if (n->sent[entry] == NULL) {
+		sim_world_fail(w, "node %d fetches what it does not keep, entry %d", n->machine, entry);
 		return;
 	}
 	check_sent(w, n, f);
 	w->counts.n_fetched += f->type == NODE_FX_FETCH;
-	uint8_t *at = n->sent[slot] + (size_t)f->u.keep.pos * row;
+	uint8_t *at = n->sent[entry] + (size_t)f->u.keep.pos * row;
 	memcpy(f->type == NODE_FX_KEEP ? at : buf, f->type == NODE_FX_KEEP ? buf : at, len);
 }
 
@@ -210,7 +220,7 @@ static void carry_out(struct sim_world *w, struct sim_node *n, const struct node
 	case NODE_FX_FORWARD: fx_forward(w, n, f); break;
 	case NODE_FX_KEEP:
 	case NODE_FX_FETCH: fx_sent_rows(w, n, f); break;
-	case NODE_FX_DROP: drop_sent(n, f->u.keep.slot); break;
+	case NODE_FX_DROP: drop_sent(n, f->u.keep.entry); break;
 	case NODE_FX_STORE: fx_store(w, n, f); break;
 	case NODE_FX_LOG: sim_log(w, n->machine, f->u.log.text); break;
 	case NODE_FX_EXIT: fx_exit(w, n); break;
@@ -370,7 +380,7 @@ static void on_loaded(struct sim_world *w, struct sim_node *n)
 	struct sim_engine *old = n->engine;
 	n->engine = NULL;
 	if (e == OK)
-		e = sim_engine_open(&w->model, f->u.load.layer_begin, f->u.load.layer_end, f->u.load.n_slots, &n->engine, &em);
+		e = sim_engine_open(&w->model, &f->u.load.layers, f->u.load.n_slots, &n->engine, &em);
 	if (e == OK && old != NULL)
 		sim_engine_take_kv(n->engine, old);
 	sim_engine_close(old);
@@ -490,7 +500,7 @@ void sim_node_stop(struct sim_world *w, struct sim_node *n)
 	memset(n->links, 0, sizeof n->links);
 	n->forward.is_busy = false;
 	n->store_is_busy = false;
-	for (int32_t i = 0; i < SESSIONS_MAX; i++)
+	for (int32_t i = 0; i < KEPT_MAX; i++)
 		drop_sent(n, i);
 	sim_engine_close(n->engine);
 	n->engine = NULL;

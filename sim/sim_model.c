@@ -108,7 +108,8 @@ enum err sim_model_answer(struct sim_model *m, struct sim_answer *a, struct errm
 
 struct sim_engine {
 	const struct sim_model *m;
-	int32_t layer_begin, layer_end, n_slots;
+	struct layer_spans layers;
+	int32_t n_slots;
 	// the chain
 	uint64_t *kv;    // (n_slots, layers, ctx_len)
 	int32_t *n_done; // (n_slots, layers) positions computed
@@ -121,13 +122,12 @@ struct sim_engine {
 static enum err open_real(struct sim_engine *e, struct errmsg *em)
 {
 	const struct sim_model *m = e->m;
-	bool is_head = e->layer_begin == e->layer_end;
+	bool is_head = layer_spans_count(&e->layers) == 0;
 	struct engine_config c = {
 		.model = m->config.real,
 		.kernels = m->config.kernels,
 		.pool = m->config.pool,
-		.layer_begin = e->layer_begin,
-		.layer_end = e->layer_end,
+		.layers = e->layers,
 		.has_head = is_head,
 		.n_slots = is_head ? 0 : e->n_slots,
 		.ctx_len = is_head ? 0 : m->ctx_len,
@@ -140,20 +140,20 @@ static enum err open_real(struct sim_engine *e, struct errmsg *em)
 
 static enum err open_chain(struct sim_engine *e)
 {
-	size_t n_layers = (size_t)(e->layer_end - e->layer_begin), n_slots = (size_t)e->n_slots;
+	size_t n_layers = (size_t)layer_spans_count(&e->layers), n_slots = (size_t)e->n_slots;
 	e->kv = malloc(n_slots * n_layers * (size_t)e->m->ctx_len * sizeof *e->kv + 1);
 	e->n_done = calloc(n_slots * n_layers + 1, sizeof *e->n_done);
 	e->hash = calloc(n_slots, sizeof *e->hash);
 	return e->kv && e->n_done && e->hash ? OK : ERR_NOMEM;
 }
 
-enum err sim_engine_open(const struct sim_model *m, int32_t layer_begin, int32_t layer_end, int32_t n_slots, struct sim_engine **out,
+enum err sim_engine_open(const struct sim_model *m, const struct layer_spans *layers, int32_t n_slots, struct sim_engine **out,
 	struct errmsg *em)
 {
 	struct sim_engine *e = calloc(1, sizeof *e);
 	if (e == NULL)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for a simulated engine");
-	*e = (struct sim_engine){.m = m, .layer_begin = layer_begin, .layer_end = layer_end, .n_slots = n_slots};
+	*e = (struct sim_engine){.m = m, .layers = *layers, .n_slots = n_slots};
 	enum err err = m->config.real ? open_real(e, em) : open_chain(e);
 	if (err != OK) {
 		sim_engine_close(e);
@@ -177,11 +177,12 @@ void sim_engine_close(struct sim_engine *e)
 
 static void take_kv_of_slot(struct sim_engine *e, const struct sim_engine *from, int32_t slot)
 {
-	size_t to_layers = (size_t)(e->layer_end - e->layer_begin), from_layers = (size_t)(from->layer_end - from->layer_begin);
-	for (int32_t l = e->layer_begin; l < e->layer_end; l++) {
-		if (l < from->layer_begin || l >= from->layer_end)
+	size_t to_layers = (size_t)layer_spans_count(&e->layers), from_layers = (size_t)layer_spans_count(&from->layers);
+	for (int32_t l = 0; l < e->m->config.n_layers; l++) {
+		int32_t to_idx = layer_spans_find(&e->layers, l), from_idx = layer_spans_find(&from->layers, l);
+		if (to_idx < 0 || from_idx < 0)
 			continue;
-		size_t to = (size_t)slot * to_layers + (size_t)(l - e->layer_begin), at = (size_t)slot * from_layers + (size_t)(l - from->layer_begin);
+		size_t to = (size_t)slot * to_layers + (size_t)to_idx, at = (size_t)slot * from_layers + (size_t)from_idx;
 		e->n_done[to] = from->n_done[at];
 		memcpy(e->kv + to * (size_t)e->m->ctx_len, from->kv + at * (size_t)e->m->ctx_len, (size_t)from->n_done[at] * sizeof *e->kv);
 	}
@@ -197,9 +198,9 @@ void sim_engine_take_kv(struct sim_engine *e, const struct sim_engine *from)
 
 static void chain_forward(struct sim_engine *e, int32_t begin, int32_t end, struct sim_rows *it)
 {
-	int32_t n_layers = e->layer_end - e->layer_begin, *n_done = e->n_done + (size_t)it->slot * (size_t)n_layers;
+	int32_t n_layers = layer_spans_count(&e->layers), base = layer_spans_find(&e->layers, begin) - begin, *n_done = e->n_done + (size_t)it->slot * (size_t)n_layers;
 	it->err = it->slot >= e->n_slots || it->pos + it->n_tokens > e->m->ctx_len ? ERR_RANGE : OK;
-	for (int32_t l = begin - e->layer_begin; it->err == OK && l < end - e->layer_begin; l++)
+	for (int32_t l = begin + base; it->err == OK && l < end + base; l++)
 		it->err = it->pos > n_done[l] ? ERR_RANGE : OK;
 	if (it->err != OK)
 		return;
@@ -207,13 +208,13 @@ static void chain_forward(struct sim_engine *e, int32_t begin, int32_t end, stru
 	for (int32_t t = 0; t < it->n_tokens; t++) {
 		uint64_t h = load_u64(it->data + CHAIN_ROW * t);
 		size_t pos = (size_t)(it->pos + t);
-		for (int32_t l = begin - e->layer_begin; l < end - e->layer_begin; l++) {
+		for (int32_t l = begin + base; l < end + base; l++) {
 			uint64_t *row = kv + (size_t)l * (size_t)e->m->ctx_len;
-			row[pos] = h = chain_layer(h, e->layer_begin + l, pos > 0 ? row[pos - 1] : CHAIN_START);
+			row[pos] = h = chain_layer(h, l - base, pos > 0 ? row[pos - 1] : CHAIN_START);
 		}
 		store_u64(it->data + CHAIN_ROW * t, h);
 	}
-	for (int32_t l = begin - e->layer_begin; l < end - e->layer_begin; l++)
+	for (int32_t l = begin + base; l < end + base; l++)
 		n_done[l] = it->pos + it->n_tokens;
 }
 

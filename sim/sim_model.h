@@ -11,6 +11,7 @@
 #define HEARTH_SIM_SIM_MODEL_H
 
 #include "base/err.h"
+#include "base/layer_spans.h"
 #include "base/sampling.h"
 #include "base/wire_type.h"
 #include "kernels/kernels.h"
@@ -56,8 +57,8 @@ MUST_USE enum err sim_model_answer(struct sim_model *m, struct sim_answer *a, st
 
 struct sim_engine;
 
-// sim_engine_open: layers [begin, end) with n_slots of KV; begin == end is the head's. ERR_NOMEM, or what the engine says.
-MUST_USE enum err sim_engine_open(const struct sim_model *m, int32_t layer_begin, int32_t layer_end, int32_t n_slots, struct sim_engine **out,
+// sim_engine_open: layers with n_slots of KV; none is the head's. ERR_NOMEM, or what the engine says.
+MUST_USE enum err sim_engine_open(const struct sim_model *m, const struct layer_spans *layers, int32_t n_slots, struct sim_engine **out,
 	struct errmsg *em);
 void sim_engine_close(struct sim_engine *e); // NULL is allowed
 // sim_engine_take_kv copies what another engine has computed in the layers that both run.
@@ -68,7 +69,7 @@ struct sim_rows {
 	int32_t slot, pos, n_tokens;
 	enum err err;  // out: ERR_RANGE when an earlier position of the slot was never computed
 };
-// sim_engine_forward runs layers [begin, end) of the engine's.
+// sim_engine_forward runs layers [begin, end), which lie in one of the engine's spans.
 void sim_engine_forward(struct sim_engine *e, int32_t layer_begin, int32_t layer_end, struct sim_rows *items, int32_t n);
 
 // The head's.

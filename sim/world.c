@@ -300,7 +300,7 @@ static enum err allocate(struct sim_world *w, struct errmsg *em)
 	h->bufs = malloc((size_t)coordinator_n_bufs(&h->config) * h->buf_kept);
 	if (!have || h->bufs == NULL || event_queue_open(&w->queue, SIM_EVENTS_CAP, sim_mix(c->seed, 1)) != OK)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for a simulated world");
-	return sim_engine_open(&w->model, 0, 0, c->n_slots, &h->engine, em);
+	return sim_engine_open(&w->model, &(struct layer_spans){0}, c->n_slots, &h->engine, em);
 }
 
 enum err sim_world_open(const struct sim_config *c, struct sim_world **out, struct errmsg *em)

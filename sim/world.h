@@ -69,7 +69,7 @@ enum sim_record_type {
 	SIM_REC_TOKEN,  // request's token number `index` shown
 	SIM_REC_END,    // request ended; text says why when it failed
 	SIM_REC_PLAN,   // the coordinator sends a new plan: epoch, index = stages
-	SIM_REC_STAGE,  // one stage of it, before SIM_REC_PLAN: machine has work.layer_begin to layer_end, index = stage
+	SIM_REC_STAGE,  // one span of it, before SIM_REC_PLAN: machine has work.layer_begin to layer_end, index = its place on a step's road
 	SIM_REC_FAULT,  // text names it
 	SIM_REC_LINK,   // a link of machine to peer came up or ended: text says which; index: its serial number
 	SIM_REC_LOG,    // a core's line

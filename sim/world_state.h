@@ -128,8 +128,8 @@ struct sim_node {
 	int32_t n_bufs;
 	struct sim_node_job forward;
 	struct node_effect load; // the last one asked for, done or not: what the engine has
-	uint8_t *sent[SESSIONS_MAX]; // by slot: (ctx_len, row_kept) of what the core keeps of what it sent; NULL: nothing
-	int32_t n_sent[SESSIONS_MAX]; // rows of it
+	uint8_t *sent[KEPT_MAX]; // by entry: (ctx_len, row_kept) of what the core keeps of what it sent; NULL: nothing
+	int32_t n_sent[KEPT_MAX]; // rows of it
 	bool store_is_busy;
 	uint32_t store_id;
 	uint64_t store_epoch;

@@ -426,8 +426,7 @@ static void fx_load(struct node_runtime *rt, const struct node_effect *f)
 		.model = rt->p.model,
 		.kernels = worker_kernels(rt->p.worker),
 		.pool = worker_pool(rt->p.worker),
-		.layer_begin = f->u.load.layer_begin,
-		.layer_end = f->u.load.layer_end,
+		.layers = f->u.load.layers,
 		.n_slots = f->u.load.n_slots,
 		.ctx_len = f->u.load.ctx_len,
 		.batch_max = f->u.load.chunk_max,
@@ -437,7 +436,9 @@ static void fx_load(struct node_runtime *rt, const struct node_effect *f)
 	rt->new_buf_bytes = f->u.load.buf_bytes;
 	j->old = rt->work;
 	rt->work = NULL;
-	log_line(rt->p.log, LOG_INFO, "loading layers %d to %d of %s", f->u.load.layer_begin, f->u.load.layer_end - 1, model_name(rt->p.model));
+	char layers[LAYER_SPANS_CAP];
+	layer_spans_print(&f->u.load.layers, layers);
+	log_line(rt->p.log, LOG_INFO, "loading layers %s of %s", layers, model_name(rt->p.model));
 	job_start(rt, j, run_load);
 }
 
@@ -455,16 +456,16 @@ static void fx_unload(struct node_runtime *rt)
 static void fx_kept(struct node_runtime *rt, const struct node_effect *f)
 {
 	if (f->type == NODE_FX_DROP) {
-		kept_store_drop(&rt->kept, f->u.keep.slot);
+		kept_store_drop(&rt->kept, f->u.keep.entry);
 		return;
 	}
 	uint8_t *buf = rt->bufs + (size_t)f->u.keep.buf * rt->buf_bytes;
 	size_t off = (size_t)f->u.keep.pos * f->u.keep.row_bytes, len = (size_t)f->u.keep.n_tokens * f->u.keep.row_bytes;
 	ASSERT(len <= rt->buf_bytes);
 	if (f->type == NODE_FX_KEEP)
-		kept_store_put(&rt->kept, f->u.keep.slot, off, buf, len);
+		kept_store_put(&rt->kept, f->u.keep.entry, off, buf, len);
 	else
-		kept_store_get(&rt->kept, f->u.keep.slot, off, buf, len);
+		kept_store_get(&rt->kept, f->u.keep.entry, off, buf, len);
 }
 
 static void run_store(struct worker_job *job)

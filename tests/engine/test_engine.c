@@ -88,6 +88,7 @@ struct way {
 	int32_t chunk;
 	enum wire_type wire;
 	int32_t layer_begin, layer_end; // 0, 0: all
+	struct layer_spans spans;       // instead, when there are any
 	int32_t n_slots;
 	int32_t ctx;
 	const struct model *model;
@@ -100,7 +101,7 @@ static enum err try_open(const struct world *w, struct way way, struct engine **
 	if (k == NULL)
 		return ERR_NOT_FOUND;
 	const struct engine_config c = {.model = m, .kernels = k, .pool = w->pools[way.threads ? way.threads : 1],
-		.layer_begin = way.layer_begin, .layer_end = way.layer_end ? way.layer_end : model_hparams(m)->n_layers, .has_head = true,
+		.layers = way.spans.n ? way.spans : layer_spans_one(way.layer_begin, way.layer_end ? way.layer_end : model_hparams(m)->n_layers), .has_head = true,
 		.n_slots = way.n_slots ? way.n_slots : 1, .ctx_len = way.ctx ? way.ctx : CTX, .batch_max = CTX, .wire = way.wire};
 	return engine_open(&c, out, em);
 }
@@ -220,6 +221,41 @@ static float *chain(const struct world *w, enum wire_type wire, int32_t cut, int
 	engine_close(a);
 	engine_close(b);
 	return logits;
+}
+
+// in_turns computes tokens through two engines whose layers alternate: a has the even ones, b the odd ones, in chunks.
+static float *in_turns(const struct world *w, int32_t n, int32_t chunk)
+{
+	struct layer_spans spans[2] = {{0}};
+	for (int32_t l = 0; l < w->n_layers; l++)
+		spans[l % 2].at[spans[l % 2].n++] = (struct layer_span){l, l + 1};
+	struct engine *e[2] = {open_engine(w, (struct way){.spans = spans[0], .threads = 2}), open_engine(w, (struct way){.spans = spans[1]})};
+	float *hidden = floats((size_t)n * (size_t)w->hidden_dim), *logits = floats((size_t)n * (size_t)w->vocab_size);
+	for (int32_t pos = 0; pos < n; pos += chunk) {
+		struct engine_item it = {.pos_begin = pos, .n_tokens = n - pos < chunk ? n - pos : chunk, .tokens = w->tokens + pos,
+			.hidden = hidden + (size_t)pos * (size_t)w->hidden_dim};
+		assert_int_equal(engine_embed(e[0], &it, 1, NULL), OK);
+		for (int32_t l = 0; l < w->n_layers; l++)
+			assert_int_equal(engine_forward_layers(e[l % 2], l, l + 1, &it, 1, NULL), OK);
+		assert_int_equal(engine_logits(e[0], it.hidden, it.n_tokens, logits + (size_t)pos * (size_t)w->vocab_size, NULL), OK);
+	}
+	free(hidden);
+	engine_close(e[0]);
+	engine_close(e[1]);
+	return logits;
+}
+
+static void layers_in_turns_on_two_engines_give_the_logits_of_one(void **state)
+{
+	struct world *w = *state;
+	assert_true(w->n_layers >= 3);
+	float *want = compute(w, (struct way){0}, w->tokens, 30);
+	for (int32_t chunk = 1; chunk <= 30; chunk += 14) {
+		float *got = in_turns(w, 30, chunk);
+		assert_memory_equal(got, want, 30 * (size_t)w->vocab_size * sizeof *got);
+		free(got);
+	}
+	free(want);
 }
 
 static void any_cut_of_the_layers_gives_the_logits_of_one_engine(void **state)
@@ -588,6 +624,7 @@ int main(void)
 		cmocka_unit_test(chunks_threads_and_instruction_sets_give_the_same_logits),
 		cmocka_unit_test(every_weight_type_and_shape_gives_the_same_logits),
 		cmocka_unit_test(any_cut_of_the_layers_gives_the_logits_of_one_engine),
+		cmocka_unit_test(layers_in_turns_on_two_engines_give_the_logits_of_one),
 		cmocka_unit_test(a_batch_of_sequences_gives_each_what_it_has_alone),
 		cmocka_unit_test(lost_layers_are_computed_again_from_kept_states),
 		cmocka_unit_test(positions_can_be_computed_again_with_other_tokens),

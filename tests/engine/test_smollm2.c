@@ -213,7 +213,7 @@ static void compare(struct engine *e, const char *path, const struct bounds *b)
 
 static struct engine *open_engine(const struct fixture *f)
 {
-	const struct engine_config ec = {.model = f->model, .kernels = f->kernels, .pool = f->pool, .layer_end = model_hparams(f->model)->n_layers,
+	const struct engine_config ec = {.model = f->model, .kernels = f->kernels, .pool = f->pool, .layers = layer_spans_one(0, model_hparams(f->model)->n_layers),
 		.has_head = true, .n_slots = 1, .ctx_len = IDS_MAX, .batch_max = IDS_MAX};
 	struct engine *e;
 	assert_int_equal(engine_open(&ec, &e, NULL), OK);

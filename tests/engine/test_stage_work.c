@@ -30,7 +30,7 @@ static struct stage_work *opened(struct world *w, bool has_head)
 {
 	struct stage_work *out = NULL;
 	struct errmsg em;
-	struct engine_config c = {.model = w->model, .kernels = kernels_find(NULL, &em), .pool = w->pool, .layer_end = has_head ? 0 : 4, .n_slots = 4,
+	struct engine_config c = {.model = w->model, .kernels = kernels_find(NULL, &em), .pool = w->pool, .layers = layer_spans_one(0, has_head ? 0 : 4), .n_slots = 4,
 		.ctx_len = 16, .has_head = has_head, .batch_max = 16, .wire = WIRE_F16};
 	if (stage_work_open(&c, &out, &em) != OK)
 		fail_msg("%s", em.text);

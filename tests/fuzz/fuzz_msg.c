@@ -22,9 +22,12 @@ static void check_plan(const struct msg_plan *p)
 	}
 	ASSERT(p->n_stages <= STAGES_MAX);
 	ASSERT(p->stage >= 0 && p->stage < p->n_stages);
-	ASSERT(p->layer_begin >= 0 && p->layer_begin < p->layer_end && p->layer_end <= LAYERS_MAX);
+	ASSERT(p->layers.n >= 1 && p->layers.n <= (p->n_stages > 1 ? ROUNDS_MAX : 1));
+	for (int32_t i = 0, at = 0; i < p->layers.n; at = p->layers.at[i++].end)
+		ASSERT(at <= p->layers.at[i].begin && p->layers.at[i].begin <= p->layers.at[i].end && p->layers.at[i].end <= LAYERS_MAX);
+	ASSERT(layer_spans_count(&p->layers) > 0);
 	ASSERT(p->n_slots >= 1 && p->n_slots <= SESSIONS_MAX);
-	ASSERT(p->hop_credits >= 1 && p->hop_credits <= HOP_CREDITS_MAX);
+	ASSERT(p->hop_credits >= 1 && p->hop_credits * p->layers.n <= HOP_CREDITS_MAX);
 	ASSERT(p->chunk_max >= 1 && p->chunk_max <= CHUNK_TOKENS_MAX);
 	check_addresses(&p->prev.addresses);
 	check_addresses(&p->next.addresses);

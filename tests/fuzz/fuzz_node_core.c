@@ -46,7 +46,7 @@ static void take_effect(struct world *w, const struct node_effect *f)
 		break;
 	case NODE_FX_LOAD:
 		require(w->load_id == 0 && w->forward_id == 0);
-		require(f->u.load.layer_begin < f->u.load.layer_end && f->u.load.layer_end <= 8);
+		require(layer_spans_count(&f->u.load.layers) > 0 && f->u.load.layers.at[f->u.load.layers.n - 1].end <= 8);
 		w->load_id = f->u.load.id;
 		w->n_bufs = f->u.load.n_bufs;
 		break;
@@ -65,7 +65,7 @@ static void take_effect(struct world *w, const struct node_effect *f)
 	case NODE_FX_KEEP:
 	case NODE_FX_FETCH:
 		require(f->u.keep.buf >= 0 && f->u.keep.buf < w->n_bufs);
-		require(f->u.keep.slot >= 0 && f->u.keep.slot < SESSIONS_MAX && f->u.keep.pos >= 0 && f->u.keep.n_tokens > 0);
+		require(f->u.keep.entry >= 0 && f->u.keep.entry < KEPT_MAX && f->u.keep.pos >= 0 && f->u.keep.n_tokens > 0);
 		for (int32_t i = 0; w->forward_id != 0 && i < w->n_items; i++)
 			require(w->items[i].buf != f->u.keep.buf);
 		break;
@@ -139,12 +139,15 @@ static void send_plan(struct world *w)
 	m.u.plan = (struct msg_plan){.epoch = {shape & 0x80 ? 1 : ++w->epoch},
 		.n_stages = 3,
 		.stage = shape % 3,
-		.layer_begin = shape % 4,
-		.layer_end = shape % 4 + 1 + credits % 6,
+		.layers = {1, {{shape % 4, shape % 4 + 1 + credits % 6}}},
 		.n_slots = 1 + shape % 4,
 		.ctx_len = 16,
 		.chunk_max = 1 + shape % 5,
 		.hop_credits = 1 + credits % 6};
+	if (shape & 0x10) { // a second round
+		int32_t end = m.u.plan.layers.at[0].end;
+		m.u.plan.layers.at[m.u.plan.layers.n++] = (struct layer_span){end, end + credits % 3};
+	}
 	struct msg_peer *peers[] = {&m.u.plan.prev, &m.u.plan.next};
 	for (size_t i = 0; i < 2; i++) {
 		peers[i]->present = (credits >> (6 + i) & 1) != 0;
@@ -169,8 +172,9 @@ static void send_step(struct world *w, size_t link)
 		.slot = c % 5,
 		.pos = c >> 4,
 		.n_tokens = 1 + (a >> 4) % 4};
-	s.src_stage = st.stage == 0 ? STAGE_HEAD : (uint16_t)(st.stage - 1);
-	s.dst_stage = a & 0x40 ? 5 : (uint16_t)st.stage;
+	uint16_t span = (uint16_t)(st.stage + (b & 8 ? st.n_stages : 0));
+	s.src_stage = span == 0 ? STAGE_HEAD : (uint16_t)(span - 1);
+	s.dst_stage = a & 0x40 ? 5 : span;
 	s.payload_len = s.n_tokens * HIDDEN * 4 + (a == 0xff);
 	if (a & 8) { // computes some layers again
 		uint8_t range = reader_u8(&w->in);
@@ -188,9 +192,10 @@ static void send_credit(struct world *w, size_t link)
 	struct node_status st;
 	uint8_t bytes[FRAME_CREDIT_BYTES], a = reader_u8(&w->in);
 	node_status_get(w->core, &st);
+	uint16_t span = (uint16_t)(st.stage + (a & 0x40 ? st.n_stages : 0));
 	struct credit c = {.n = (uint16_t)(1 + a % 4),
-		.src_stage = st.stage == st.n_stages - 1 ? STAGE_HEAD : (uint16_t)(st.stage + 1),
-		.dst_stage = (uint16_t)(a & 0x80 ? 7 : st.stage),
+		.src_stage = span == st.n_stages * st.layers.n - 1 ? STAGE_HEAD : (uint16_t)(span + 1),
+		.dst_stage = a & 0x80 ? 7 : span,
 		.epoch = st.epoch};
 	credit_encode(&c, bytes);
 	frame(w, link, bytes, sizeof bytes);

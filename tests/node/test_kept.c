@@ -49,13 +49,15 @@ static struct step a_step(uint64_t session, uint32_t slot, uint32_t pos, uint32_
 static int put(struct fixture *f, struct step s, int32_t layer)
 {
 	f->fx->n = 0;
-	kept_put(f->n, &s, layer, 3, ROW, f->fx);
+	f->n->plan.layers = layer_spans_one(0, layer);
+	kept_put(f->n, &s, 0, 3, ROW, f->fx);
 	return f->fx->n == 0 ? -1 : (int)f->fx->at[f->fx->n - 1].type;
 }
 
 static bool has(struct fixture *f, struct step s, int32_t layer)
 {
-	return kept_has(f->n, &s, layer);
+	s.layer_begin = (uint16_t)layer;
+	return kept_has(f->n, &s);
 }
 
 static void what_was_sent_without_a_gap_is_kept(void **state)
@@ -71,6 +73,26 @@ static void what_was_sent_without_a_gap_is_kept(void **state)
 	assert_int_equal(put(f, a_step(7, 1, 4, 4), 5), -1); // the very same rows
 	assert_true(has(f, a_step(7, 1, 0, 14), 5));
 	assert_int_equal(f->n->kept_bytes, 14 * ROW);
+}
+
+static void each_round_keeps_its_own_and_any_of_them_is_found(void **state)
+{
+	struct fixture *f = *state;
+	struct step s = a_step(7, 1, 0, 4);
+	f->fx->n = 0;
+	f->n->plan.layers = (struct layer_spans){2, {{0, 3}, {6, 9}}};
+	kept_put(f->n, &s, 0, 3, ROW, f->fx);
+	kept_put(f->n, &s, 1, 3, ROW, f->fx);
+	assert_int_equal(f->fx->n, 2);
+	assert_int_not_equal(f->fx->at[0].u.keep.entry, f->fx->at[1].u.keep.entry);
+	assert_true(has(f, s, 3));
+	assert_true(has(f, s, 9));
+	assert_false(has(f, s, 6)); // that came in, it was not sent
+	s.layer_begin = 9;
+	kept_fetch(f->n, &s, 3, ROW, f->fx);
+	assert_int_equal(f->fx->at[2].type, NODE_FX_FETCH);
+	assert_int_equal(f->fx->at[2].u.keep.entry, f->fx->at[1].u.keep.entry);
+	assert_int_equal(f->n->kept_bytes, 8 * ROW);
 }
 
 static void a_slot_of_another_session_forgets_the_old_one(void **state)
@@ -155,6 +177,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_was_sent_without_a_gap_is_kept, setup, teardown),
+		cmocka_unit_test_setup_teardown(each_round_keeps_its_own_and_any_of_them_is_found, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_slot_of_another_session_forgets_the_old_one, setup, teardown),
 		cmocka_unit_test_setup_teardown(rows_of_another_last_layer_replace_the_old_ones_in_place, setup, teardown),
 		cmocka_unit_test_setup_teardown(memory_is_bounded_and_given_back, setup, teardown),

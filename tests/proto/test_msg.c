@@ -104,10 +104,23 @@ static void values_outside_their_range_are_refused_by_name(void **state)
 	m.u.plan.stage = m.u.plan.n_stages;
 	refused(&m, "stage");
 	msg_sample(MSG_PLAN, &m);
-	m.u.plan.layer_begin = m.u.plan.layer_end;
-	refused(&m, "layer_begin");
+	m.u.plan.layers = layer_spans_one(7, 7);
+	refused(&m, "span_ends");
 	msg_sample(MSG_PLAN, &m);
-	m.u.plan.hop_credits = HOP_CREDITS_MAX + 1;
+	m.u.plan.layers.at[1].end = m.u.plan.layers.at[1].begin - 1;
+	refused(&m, "span_ends");
+	msg_sample(MSG_PLAN, &m);
+	m.u.plan.layers.at[1].begin = m.u.plan.layers.at[0].end - 1;
+	refused(&m, "span_begins");
+	msg_sample(MSG_PLAN, &m);
+	m.u.plan.layers.n = 0;
+	refused(&m, "span_begins");
+	msg_sample(MSG_PLAN, &m);
+	m.u.plan.n_stages = 1; // one machine has one round
+	m.u.plan.stage = 0;
+	refused(&m, "span_begins");
+	msg_sample(MSG_PLAN, &m);
+	m.u.plan.hop_credits = HOP_CREDITS_MAX / 2 + 1; // in each of two rounds
 	refused(&m, "hop_credits");
 	msg_sample(MSG_PLAN, &m);
 	m.u.plan.chunk_max = CHUNK_TOKENS_MAX + 1;

@@ -21,11 +21,11 @@ COPY = ROOT / "build/bugs"
 BUGS = {
     "a credit for a cancelled step is not given back": (
         "node/stage.c",
-        "				give_credit(n, w->relayed, fx);\n			continue;",
+        "				give_credit(n, w->round, w->relayed, fx);\n			continue;",
         "				(void)fx;\n			continue;"),
     "an acknowledgement of a step is dropped": (
         "node/stage.c",
-        "	if (slot->session.v != s.session.v) { // cancelled, or its slot serves another already\n		give_credit(n, relayed, fx);\n",
+        "	if (slot->session.v != s.session.v) { // cancelled, or its slot serves another already\n		give_credit(n, round, relayed, fx);\n",
         "	if (slot->session.v != s.session.v) { // cancelled, or its slot serves another already\n"),
     "a node does not check a step's epoch": (
         "node/stage.c",
@@ -49,7 +49,7 @@ BUGS = {
         "	s->tokens[s->n_tokens++] = token;\n	if (s->n_tokens % 16 == 0 && s->n_tokens < s->n_max)\n		*coord_fx(fx, COORD_FX_EMIT) = *f;\n"),
     "a wake-up is lost when a link has a successor": (
         "node/stage.c",
-        "	n->draining = n->draining && n->credits_out < n->plan.hop_credits;\n",
+        "	r->draining = r->draining && r->credits_out < n->plan.hop_credits;\n",
         ""),
     "a wake-up is lost when the engine is done": (
         "node/node.c",

@@ -197,7 +197,7 @@ static inline struct msg_peer peer(struct host *h, int32_t machine)
 static inline void plan(struct host *h, uint64_t epoch, int32_t prev, int32_t next)
 {
 	struct msg m = {.type = MSG_PLAN};
-	m.u.plan = (struct msg_plan){.epoch = {epoch}, .n_stages = 3, .stage = 1, .layer_begin = 2, .layer_end = 4, .n_slots = 2, .ctx_len = 16,
+	m.u.plan = (struct msg_plan){.epoch = {epoch}, .n_stages = 3, .stage = 1, .layers = {1, {{2, 4}}}, .n_slots = 2, .ctx_len = 16,
 		.chunk_max = 4, .hop_credits = CREDITS, .prev = peer(h, prev), .next = peer(h, next)};
 	control_on(h, h->control, &m);
 }
