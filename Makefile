@@ -62,7 +62,7 @@ SAN_FLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize
 CFLAGS_ALL := -std=c11 -g -MD -MP -fPIE -ffp-contract=off -fno-math-errno -fstack-protector-strong -ffunction-sections \
 	$(WARN) $(OPT) $(SAN_FLAGS) $(if $(FUZZ),-fsanitize=fuzzer-no-link) $(CFLAGS)
 LDFLAGS_ALL := -pie -Wl,-z,relro,-z,now -Wl,--gc-sections $(SAN_FLAGS) $(LDFLAGS)
-LDLIBS := -lnng -lmicrohttpd -ljansson -lsqlite3 -lprotobuf-c -lpcre2-8 -lsodium -lqrencode -lpthread -lm
+LDLIBS := -lnng -lmicrohttpd -ljansson -lsqlite3 -lprotobuf-c -lpcre2-8 -lsodium -lqrencode -lzstd -lpthread -lm
 
 LIB_OBJS := $(LIB_SRCS:%.c=$(B)/obj/%.o) $(PROTO_C:$(B)/gen/%.c=$(B)/obj/gen/%.o)
 CLI_OBJS := $(CLI_SRCS:%.c=$(B)/obj/%.o)

@@ -42,6 +42,7 @@ for lib in "$@"; do
 	-lpcre2-8) need $lib pcre2.h libpcre2-dev$suffix '#define PCRE2_CODE_UNIT_WIDTH 8' ;;
 	-lsodium) need $lib sodium.h libsodium-dev$suffix ;;
 	-lqrencode) need $lib qrencode.h libqrencode-dev$suffix ;;
+	-lzstd) need $lib zstd.h libzstd-dev$suffix ;;
 	-lpthread) need $lib pthread.h "libc6-dev${CROSS:+-arm64-cross}" ;;
 	-lm) ;; # comes with libc
 	*)

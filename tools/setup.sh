@@ -7,7 +7,7 @@
 set -eu
 
 arch=$(dpkg --print-architecture 2>/dev/null) || arch=
-libs="libnng-dev libsodium-dev libprotobuf-c-dev libmicrohttpd-dev libjansson-dev libpcre2-dev libsqlite3-dev libqrencode-dev"
+libs="libnng-dev libsodium-dev libprotobuf-c-dev libmicrohttpd-dev libjansson-dev libpcre2-dev libsqlite3-dev libqrencode-dev libzstd-dev"
 
 packages=
 foreign=
