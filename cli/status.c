@@ -38,6 +38,19 @@ static void print_node(const json_t *n)
 		number(n, "threads"), is_local ? "this machine" : text(n, "address"), next_words(n), text(n, "detail"));
 }
 
+// print_counts says what is worth a look only when there is something: frames that came late, and what is written to disk.
+static void print_counts(const json_t *n)
+{
+	const char *name = text(n, "name");
+	if (number(n, "late") > 0)
+		printf("%s: %lld of %lld frames came late for its links\n", name, number(n, "late"), number(n, "heard"));
+	if (number(n, "next_late") > 0)
+		printf("%s: %lld of %lld frames from the next came late for their link\n", name, number(n, "next_late"), number(n, "next_heard"));
+	if (number(n, "kept_disk_written") > 0)
+		printf("%s: writes %.0f bytes of kept states per token to disk; %lld written, %lld read back\n", name,
+			json_number_value(json_object_get(n, "kept_disk_bytes_per_token")), number(n, "kept_disk_written"), number(n, "kept_disk_read"));
+}
+
 static void print_status(const json_t *s)
 {
 	printf("%s, %lld layers, wire type %s\n", text(s, "model"), number(s, "layers"), text(s, "wire"));
@@ -53,6 +66,8 @@ static void print_status(const json_t *s)
 	const json_t *nodes = json_object_get(s, "nodes");
 	for (size_t i = 0; i < json_array_size(nodes); i++)
 		print_node(json_array_get(nodes, i));
+	for (size_t i = 0; i < json_array_size(nodes); i++)
+		print_counts(json_array_get(nodes, i));
 	if (number(s, "invites") > 0)
 		printf("%lld %s outstanding\n", number(s, "invites"), number(s, "invites") == 1 ? "invite" : "invites");
 }

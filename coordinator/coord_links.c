@@ -141,7 +141,7 @@ void coord_links_on_up(struct coordinator *c, const struct coord_event *ev, stru
 	if (old != NULL)
 		retire(c, old, fx);
 	*l = (struct coord_link){.handle = ev->u.link_up.link, .kind = kind, .member = member, .order = ++c->n_links_up};
-	liveness_init(&l->life, c->now_ns);
+	liveness_init(&l->life, &c->config.liveness, c->now_ns);
 	struct member *m = &c->members[member];
 	switch (kind) {
 	case COORD_LINK_JOIN: members_on_join_link(c, l, fx); break;

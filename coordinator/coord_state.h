@@ -41,6 +41,8 @@ struct member {
 	bool next_direct;
 	uint64_t n_relayed;
 	struct round_trip rtt;      // of its control links
+	uint64_t n_heard, n_late;   // frames on all its links; those that were late for theirs
+	struct msg_node_report report; // the last one of its process
 	struct round_trip next_rtt; // to the next stage, by its own measure; of the plan
 	struct node_id next_peer;   // that was of
 };

@@ -145,6 +145,7 @@ static void on_control(struct coordinator *c, struct coord_link *l, const uint8_
 	case MSG_STEP_FAILED: ring_on_step_failed(c, member, &m, fx); return;
 	case MSG_PEER_LINK: on_peer_link(c, member, &m, fx); return;
 	case MSG_LINK_RTT: on_link_rtt(c, member, &m); return;
+	case MSG_NODE_REPORT: c->members[member].report = m.u.node_report; return;
 	case MSG_LEAVING:
 		c->members[member].leaving = true;
 		c->plan_dirty = c->plan_dirty || c->members[member].stage >= 0 || c->plan_state != PLAN_READY;
@@ -165,7 +166,8 @@ static void on_message(struct coordinator *c, const struct coord_event *ev, stru
 	struct coord_link *l = coord_link_find(c, ev->u.message.link);
 	if (l == NULL)
 		return;
-	liveness_heard(&l->life, c->now_ns);
+	c->members[l->member].n_heard++;
+	c->members[l->member].n_late += liveness_heard(&l->life, &c->config.liveness, c->now_ns);
 	uint64_t cookie;
 	if (ping_decode(data, len, &cookie) == OK) {
 		uint8_t pong[FRAME_PING_BYTES];
@@ -320,7 +322,8 @@ static const char *state_words(const struct coordinator *c, const struct member 
 
 static void member_status(const struct coordinator *c, const struct member *m, struct coord_member_status *out)
 {
-	*out = (struct coord_member_status){.id = m->record.id, .is_local = m->is_local, .stage = m->stage, .n_relayed = m->n_relayed, .rtt = m->rtt};
+	*out = (struct coord_member_status){.id = m->record.id, .is_local = m->is_local, .stage = m->stage, .n_relayed = m->n_relayed, .rtt = m->rtt,
+		.n_heard = m->n_heard, .n_late = m->n_late, .report = m->report};
 	text_copy(out->name, sizeof out->name, m->hello.name);
 	text_copy(out->state, sizeof out->state, state_words(c, m));
 	text_copy(out->detail, sizeof out->detail, m->detail);

@@ -332,6 +332,8 @@ struct coord_member_status {
 	uint64_t n_relayed;  // frames the coordinator passed on for it
 	struct round_trip rtt;      // between it and the coordinator, once a second
 	struct round_trip next_rtt; // between it and the next stage, over their direct link; n 0: none yet
+	uint64_t n_heard, n_late;   // frames it sent us; those that ended a silence longer than 99 of 100 of that link
+	struct msg_node_report report; // zeroes: none yet, or nothing to report
 };
 
 struct coord_status {

@@ -111,8 +111,8 @@ void sessions_end(struct coordinator *c, struct session *s, enum coord_end end, 
 		c->slot_owner[s->slot] = -1;
 		drop_ready(c, s);
 		drop_replies(c, s->id, fx);
-		if (s->seq_sent != s->seq_back && c->plan_state == PLAN_READY)
-			tell_stages(c, s->id, fx);
+		if (c->plan_state == PLAN_READY)
+			tell_stages(c, s->id, fx); // of what is under way, and of what they keep of it
 	}
 	s->state = SESSION_FREE;
 }

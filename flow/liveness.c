@@ -3,6 +3,7 @@
 const struct liveness_limits liveness_defaults = {
 	.ping_after_ns = 1000000000,
 	.suspect_after_ns = 1500000000,
+	.deviation_ns = 100000000,
 	.dead_after_ns = 8000000000,
 	.late_loop_ns = 1000000000,
 	.rejoin_ns = 1000000000,
@@ -17,24 +18,29 @@ struct liveness_limits liveness_with(int64_t dead_after_ns)
 	if (dead_after_ns < l.dead_after_ns) {
 		l.ping_after_ns = l.late_loop_ns = dead_after_ns / 8;
 		l.suspect_after_ns = dead_after_ns / 16 * 3;
+		l.deviation_ns = dead_after_ns / 80;
 	}
 	l.dead_after_ns = dead_after_ns;
 	return l;
 }
 
-void liveness_init(struct liveness *l, int64_t now_ns)
+void liveness_init(struct liveness *l, const struct liveness_limits *limits, int64_t now_ns)
 {
 	*l = (struct liveness){.heard_ns = now_ns, .sent_ns = now_ns};
+	silences_init(&l->silences, limits->ping_after_ns, now_ns);
 }
 
-void liveness_heard(struct liveness *l, int64_t now_ns)
+bool liveness_heard(struct liveness *l, const struct liveness_limits *limits, int64_t now_ns)
 {
+	int64_t silence_ns = now_ns - l->heard_ns;
 	l->heard_ns = now_ns;
+	return silences_add(&l->silences, silence_ns, limits->ping_after_ns, now_ns);
 }
 
 void liveness_restart(struct liveness *l, int64_t now_ns)
 {
 	l->heard_ns = now_ns;
+	silences_skip(&l->silences, now_ns);
 }
 
 enum liveness_verdict liveness_step(struct liveness *l, const struct liveness_limits *limits, int64_t now_ns)
@@ -47,9 +53,16 @@ enum liveness_verdict liveness_step(struct liveness *l, const struct liveness_li
 	return LIVENESS_PING;
 }
 
+int64_t liveness_suspect_ns(const struct liveness *l, const struct liveness_limits *limits)
+{
+	int64_t ns = silences_suspect_ns(&l->silences, limits->deviation_ns);
+	ns = ns > limits->suspect_after_ns ? ns : limits->suspect_after_ns;
+	return ns < limits->dead_after_ns ? ns : limits->dead_after_ns;
+}
+
 bool liveness_is_suspect(const struct liveness *l, const struct liveness_limits *limits, int64_t now_ns)
 {
-	return now_ns - l->heard_ns >= limits->suspect_after_ns;
+	return now_ns - l->heard_ns >= liveness_suspect_ns(l, limits);
 }
 
 int64_t liveness_deadline_ns(const struct liveness *l, const struct liveness_limits *limits)

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#define REPORT_NS 1000000000          // between two reports
 #define LEAVE_PATIENCE_NS 30000000000 // an answer may be under way; a coordinator that never says Bye must not hold us for ever
 
 // ---- effects
@@ -104,10 +105,29 @@ void node_say_hello(struct node *n, struct node_effects *fx)
 	h->epoch = n->plan.epoch;
 	h->kept = n->has_kept;
 	node_send_msg(n, fx, &m);
+	n->reported = (struct msg_node_report){.disk_written = 0}; // it forgets what was told
 	if (n->leaving) {
 		struct msg leaving = {.type = MSG_LEAVING};
 		node_send_msg(n, fx, &leaving);
 	}
+}
+
+// report_differs: of what is worth a message of its own.
+static bool report_differs(const struct node *n)
+{
+	const struct msg_node_report *a = &n->report, *b = &n->reported;
+	return n->welcomed && (a->disk_written != b->disk_written || a->disk_read != b->disk_read || a->next_late != b->next_late);
+}
+
+static void report(struct node *n, struct node_effects *fx)
+{
+	if (!report_differs(n) || n->now_ns < n->report_ns)
+		return;
+	n->report.n_tokens = n->n_tokens;
+	struct msg m = {.type = MSG_NODE_REPORT, .u.node_report = n->report};
+	node_send_msg(n, fx, &m);
+	n->reported = n->report;
+	n->report_ns = n->now_ns + REPORT_NS;
 }
 
 // ---- plans
@@ -233,6 +253,8 @@ static void load(struct node *n, struct node_effects *fx)
 static void adopt_plan(struct node *n, const struct msg_plan *p, struct node_effects *fx)
 {
 	struct msg_peer prev = n->plan.prev, next = n->plan.next;
+	if (!same_key(&n->plan.next, &p->next))
+		n->report.next_heard = n->report.next_late = 0;
 	n->plan = *p;
 	n->plan_ns = n->now_ns;
 	n->plan.prev = prev;
@@ -369,7 +391,10 @@ static void on_message(struct node *n, const struct node_event *ev, struct node_
 	struct node_link *l = node_link_find(n, ev->u.message.link);
 	if (l == NULL)
 		return; // closed by us a moment ago
-	liveness_heard(&l->life, n->now_ns);
+	bool is_late = liveness_heard(&l->life, &n->config.liveness, n->now_ns);
+	bool is_next = l->kind == NODE_LINK_DATA && !node_id_is(l->peer, n->config.coordinator) && node_peer_is(&n->plan.next, l->peer);
+	n->report.next_heard += is_next;
+	n->report.next_late += is_next && is_late;
 	uint64_t cookie;
 	if (ping_decode(data, len, &cookie) == OK) {
 		uint8_t pong[FRAME_PING_BYTES];
@@ -408,6 +433,8 @@ int64_t node_deadline_ns(const struct node *n)
 	int64_t deadline = n->config.local ? INT64_MAX : node_links_deadline_ns(n);
 	if (n->leaving && n->leave_ns + LEAVE_PATIENCE_NS < deadline)
 		deadline = n->leave_ns + LEAVE_PATIENCE_NS;
+	if (report_differs(n) && n->report_ns < deadline)
+		deadline = n->report_ns;
 	return deadline;
 }
 
@@ -473,6 +500,7 @@ void node_step(struct node *n, const struct node_event *ev, struct node_effects 
 		drop_next_plan(n);
 	}
 	stage_pump(n, fx);
+	report(n, fx);
 	n->stepped_ns = n->now_ns;
 }
 

@@ -125,7 +125,7 @@ void node_links_on_up(struct node *n, const struct node_event *ev, struct node_e
 		retire(n, old);
 	*l = (struct node_link){.handle = ev->u.link_up.link, .peer = peer, .kind = kind, .up_ns = n->now_ns, .epoch = n->member_epoch,
 		.order = is_spare ? 0 : ++n->n_links_up, .retired = is_spare, .retired_ns = is_spare ? n->now_ns : 0};
-	liveness_init(&l->life, n->now_ns);
+	liveness_init(&l->life, &n->config.liveness, n->now_ns);
 	if (is_spare)
 		return;
 	if (is_coordinator && kind == NODE_LINK_CONTROL)
@@ -191,7 +191,7 @@ static void check_link(struct node *n, struct node_link *l, struct node_effects 
 		node_fx_send(fx, l->handle, ping, sizeof ping);
 		break;
 	case LIVENESS_DEAD:
-		liveness_init(&l->life, n->now_ns); // once: the LINK_DOWN follows
+		liveness_restart(&l->life, n->now_ns); // once: the LINK_DOWN follows
 		l->closing = l->retired;
 		node_fx_close(fx, l->handle, false);
 		return;

@@ -113,6 +113,8 @@ struct node {
 	uint32_t next_id;
 	int64_t last_step_ns; // when one came in
 	uint64_t n_steps, n_tokens;
+	struct msg_node_report report, reported; // as it is, and as the coordinator knows it
+	int64_t report_ns; // not before
 };
 
 // Effects: each takes the next place and returns it for the caller to fill.

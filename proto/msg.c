@@ -239,6 +239,16 @@ static enum err get_grant(const Hearth__JoinGrant *p, struct msg_join_grant *m, 
 	return get_addresses(p->addresses, p->n_addresses, &m->addresses, em);
 }
 
+static enum err get_node_report(const Hearth__NodeReport *p, struct msg_node_report *m, struct errmsg *em)
+{
+	const uint64_t max = (UINT64_C(1) << 62) - 1;
+	*m = (struct msg_node_report){.disk_written = p->disk_written, .disk_read = p->disk_read, .n_tokens = p->tokens, .next_heard = p->next_heard,
+		.next_late = p->next_late};
+	if (p->disk_written > max || p->disk_read > max || p->tokens > max || p->next_heard > max || p->next_late > p->next_heard)
+		return bad(em, "a count");
+	return OK;
+}
+
 static enum err get_link_rtt(const Hearth__LinkRtt *p, struct msg *m, struct errmsg *em)
 {
 	enum err e = get_bytes(p->peer, m->u.link_rtt.peer.b, NODE_ID_BYTES, "peer", em);
@@ -281,6 +291,7 @@ static enum err get_body(const Hearth__Control *c, struct msg *m, struct errmsg 
 	case HEARTH__CONTROL__BODY_BYE: m->type = MSG_BYE; return OK;
 	case HEARTH__CONTROL__BODY_JOIN_GRANT: m->type = MSG_JOIN_GRANT; return get_grant(c->join_grant, &m->u.join_grant, em);
 	case HEARTH__CONTROL__BODY_JOIN_ACK: m->type = MSG_JOIN_ACK; return OK;
+	case HEARTH__CONTROL__BODY_NODE_REPORT: m->type = MSG_NODE_REPORT; return get_node_report(c->node_report, &m->u.node_report, em);
 	case HEARTH__CONTROL__BODY_LINK_RTT: m->type = MSG_LINK_RTT; return get_link_rtt(c->link_rtt, m, em);
 	default: return errmsg_fail(em, ERR_FORMAT, "no known body");
 	}
@@ -419,6 +430,7 @@ static size_t put_small(const struct msg *m, Hearth__Control *c, uint8_t *out)
 	Hearth__Bye bye = HEARTH__BYE__INIT;
 	Hearth__JoinAck ack = HEARTH__JOIN_ACK__INIT;
 	Hearth__LinkRtt rtt = HEARTH__LINK_RTT__INIT;
+	Hearth__NodeReport report = HEARTH__NODE_REPORT__INIT;
 	switch (m->type) {
 	case MSG_WELCOME:
 		welcome.name = text_out(m->u.welcome.name);
@@ -457,6 +469,14 @@ static size_t put_small(const struct msg *m, Hearth__Control *c, uint8_t *out)
 		revoked.node_id = bytes_out(m->u.revoked.node.b, NODE_ID_BYTES);
 		c->revoked = &revoked;
 		return pack(c, HEARTH__CONTROL__BODY_REVOKED, out);
+	case MSG_NODE_REPORT:
+		report.disk_written = m->u.node_report.disk_written;
+		report.disk_read = m->u.node_report.disk_read;
+		report.tokens = m->u.node_report.n_tokens;
+		report.next_heard = m->u.node_report.next_heard;
+		report.next_late = m->u.node_report.next_late;
+		c->node_report = &report;
+		return pack(c, HEARTH__CONTROL__BODY_NODE_REPORT, out);
 	case MSG_LINK_RTT:
 		rtt.peer = bytes_out(m->u.link_rtt.peer.b, NODE_ID_BYTES);
 		rtt.rtt_us = (uint32_t)m->u.link_rtt.rtt_us;
@@ -485,7 +505,7 @@ const char *msg_name(enum msg_type t)
 		[MSG_HELLO] = "Hello", [MSG_WELCOME] = "Welcome", [MSG_REFUSED] = "Refused", [MSG_PLAN] = "Plan",
 		[MSG_LOADED] = "Loaded", [MSG_CANCEL] = "Cancel", [MSG_STEP_FAILED] = "StepFailed", [MSG_PEER_LINK] = "PeerLink",
 		[MSG_REVOKED] = "Revoked", [MSG_LEAVING] = "Leaving", [MSG_BYE] = "Bye", [MSG_JOIN_GRANT] = "JoinGrant",
-		[MSG_JOIN_ACK] = "JoinAck", [MSG_LINK_RTT] = "LinkRtt",
+		[MSG_JOIN_ACK] = "JoinAck", [MSG_LINK_RTT] = "LinkRtt", [MSG_NODE_REPORT] = "NodeReport",
 	};
 	return (size_t)t < ARRAY_LEN(names) && names[t] ? names[t] : "unknown";
 }

@@ -78,6 +78,14 @@ enum msg_type {
 	MSG_JOIN_GRANT,
 	MSG_JOIN_ACK,
 	MSG_LINK_RTT,
+	MSG_NODE_REPORT,
+};
+
+// Counts of one process of a node, each below 2^62.
+struct msg_node_report {
+	uint64_t disk_written, disk_read; // bytes of kept states
+	uint64_t n_tokens;                // that passed its layers
+	uint64_t next_heard, next_late;   // frames on the direct link to the next stage; those that were late for it
 };
 
 struct msg {
@@ -119,6 +127,7 @@ struct msg {
 			struct node_id peer;
 			int32_t rtt_us; // 0 to LINK_RTT_MAX_US
 		} link_rtt;
+		struct msg_node_report node_report;
 	} u;
 };
 

@@ -66,6 +66,17 @@ static void add_round_trip(json_t *o, const char *ms_key, const char *n_key, con
 		json_object_update_new(o, json_pack("{s:f, s:I}", ms_key, (double)r->last_ns / 1e6, n_key, (json_int_t)r->n));
 }
 
+// add_report: what a member counts itself, and how many of its frames came late. Bytes per token are 0 without keep_disk.
+static void add_report(json_t *o, const struct coord_member_status *m)
+{
+	const struct msg_node_report *r = &m->report;
+	double per_token = r->n_tokens > 0 ? (double)r->disk_written / (double)r->n_tokens : 0;
+	json_object_update_new(o, json_pack("{s:I, s:I, s:f, s:I, s:I}", "kept_disk_written", (json_int_t)r->disk_written, "kept_disk_read",
+		(json_int_t)r->disk_read, "kept_disk_bytes_per_token", per_token, "heard", (json_int_t)m->n_heard, "late", (json_int_t)m->n_late));
+	if (r->next_heard > 0)
+		json_object_update_new(o, json_pack("{s:I, s:I}", "next_heard", (json_int_t)r->next_heard, "next_late", (json_int_t)r->next_late));
+}
+
 static json_t *member_json(const struct coord_member_status *m)
 {
 	char id[2 * NODE_ID_BYTES + 1];
@@ -77,6 +88,7 @@ static json_t *member_json(const struct coord_member_status *m)
 			(int)m->layer_end, "next_link", m->next_link));
 	add_round_trip(o, "rtt_ms", "rtt_n", &m->rtt);
 	add_round_trip(o, "next_rtt_ms", "next_rtt_n", &m->next_rtt);
+	add_report(o, m);
 	return o;
 }
 

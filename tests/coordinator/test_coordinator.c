@@ -86,7 +86,7 @@ static void a_suspect_gets_no_new_answer_until_it_is_heard(void **state)
 	h.now += 14 * S / 10;
 	submit(&h, 1, 3, 3);
 	assert_int_equal(count_fx(&h, COORD_FX_FORWARD), 1);
-	h.now += 2 * S / 10;
+	h.now += 11 * S / 10; // phi 8 of a link without a history is at 2.4 s
 	submit(&h, 2, 3, 3);
 	struct coord_status st = status(&h);
 	assert_int_equal(st.n_active, 1);

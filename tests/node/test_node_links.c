@@ -232,6 +232,37 @@ static void an_older_plan_on_an_old_link_changes_nothing(void **state)
 	stop(&h);
 }
 
+// ---- what is reported
+
+static void late_frames_of_the_next_stage_are_reported_once_a_second_at_most(void **state)
+{
+	(void)state;
+	struct host h;
+	uint32_t prev, next;
+	struct msg m;
+	uint8_t pong[FRAME_PING_BYTES];
+	join_ring(&h, &prev, &next);
+	control_on(&h, h.control, &(struct msg){.type = MSG_WELCOME, .u.welcome = {.name = "me", .member_epoch = {1}}});
+	ping_encode(FRAME_PONG, UINT64_MAX, pong); // no answer of ours: a heartbeat and nothing else
+	for (int i = 0; i < 130; i++) {
+		h.now += S + i % 2 * (S / 100);
+		frame(&h, next, pong, sizeof pong);
+		assert_false(sent(&h, MSG_NODE_REPORT, &m));
+	}
+	h.now += 13 * S / 10;
+	frame(&h, next, pong, sizeof pong);
+	assert_true(sent(&h, MSG_NODE_REPORT, &m));
+	assert_int_equal(m.u.node_report.next_heard, 131);
+	assert_int_equal(m.u.node_report.next_late, 1);
+	assert_int_equal(m.u.node_report.disk_written, 0);
+	h.now += 14 * S / 10;
+	frame(&h, prev, pong, sizeof pong); // of another link
+	frame(&h, next, pong, sizeof pong);
+	assert_true(sent(&h, MSG_NODE_REPORT, &m));
+	assert_int_equal(m.u.node_report.next_late, 2);
+	stop(&h);
+}
+
 // ---- silence
 
 static void silence_while_this_machine_slept_is_forgiven_whatever_event_wakes_it(void **state)
@@ -323,6 +354,7 @@ int main(void)
 		cmocka_unit_test(frames_of_the_wrong_neighbour_are_ignored_and_said_once),
 		cmocka_unit_test(a_credit_goes_back_the_way_its_step_came),
 		cmocka_unit_test(only_the_coordinator_has_a_control_link),
+		cmocka_unit_test(late_frames_of_the_next_stage_are_reported_once_a_second_at_most),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static size_t sample(enum msg_type type, struct msg *m, uint8_t frame[MSG_ENCODE
 static void every_message_comes_back_as_it_went(void **state)
 {
 	(void)state;
-	for (int t = MSG_HELLO; t <= MSG_LINK_RTT; t++) {
+	for (int t = MSG_HELLO; t <= MSG_NODE_REPORT; t++) {
 		struct msg m, got;
 		struct errmsg em;
 		uint8_t frame[MSG_ENCODED_MAX];
@@ -35,7 +35,7 @@ static void every_message_comes_back_as_it_went(void **state)
 static void a_cut_message_is_refused_or_shorter_never_read_past_its_end(void **state)
 {
 	(void)state;
-	for (int t = MSG_HELLO; t <= MSG_LINK_RTT; t++) {
+	for (int t = MSG_HELLO; t <= MSG_NODE_REPORT; t++) {
 		struct msg m, got;
 		uint8_t frame[MSG_ENCODED_MAX];
 		size_t len = sample((enum msg_type)t, &m, frame);
@@ -51,7 +51,7 @@ static void a_cut_message_is_refused_or_shorter_never_read_past_its_end(void **s
 static void every_flipped_bit_is_survived_and_what_decodes_is_valid(void **state)
 {
 	(void)state;
-	for (int t = MSG_HELLO; t <= MSG_LINK_RTT; t++) {
+	for (int t = MSG_HELLO; t <= MSG_NODE_REPORT; t++) {
 		struct msg m, got;
 		uint8_t frame[MSG_ENCODED_MAX], again[MSG_ENCODED_MAX];
 		size_t len = sample((enum msg_type)t, &m, frame);
@@ -259,12 +259,33 @@ static void keys_of_another_length_are_refused(void **state)
 static void an_empty_or_unknown_body_is_refused(void **state)
 {
 	(void)state;
-	const uint8_t empty[] = {FRAME_CONTROL}, unknown[] = {FRAME_CONTROL, 15 << 3 | 2, 0}, other[] = {FRAME_STEP};
+	const uint8_t empty[] = {FRAME_CONTROL}, unknown[] = {FRAME_CONTROL, 0x82, 1, 0} /* field 16 */, other[] = {FRAME_STEP};
 	struct msg got;
 	assert_int_equal(msg_decode(empty, sizeof empty, &got, NULL), ERR_FORMAT);
 	assert_int_equal(msg_decode(unknown, sizeof unknown, &got, NULL), ERR_FORMAT);
 	assert_int_equal(msg_decode(other, sizeof other, &got, NULL), ERR_FORMAT);
 	assert_int_equal(msg_decode(empty, 0, &got, NULL), ERR_FORMAT);
+}
+
+static void counts_of_a_report_are_bounded_and_agree(void **state)
+{
+	(void)state;
+	static const struct {
+		struct msg_node_report r;
+		enum err want;
+	} cases[] = {
+		{{.disk_written = (UINT64_C(1) << 62) - 1, .next_heard = 7, .next_late = 7}, OK},
+		{{.disk_written = UINT64_C(1) << 62}, ERR_FORMAT},
+		{{.disk_read = UINT64_MAX}, ERR_FORMAT},
+		{{.n_tokens = UINT64_C(1) << 63}, ERR_FORMAT},
+		{{.next_heard = UINT64_C(1) << 62}, ERR_FORMAT},
+		{{.next_heard = 7, .next_late = 8}, ERR_FORMAT},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		uint8_t frame[MSG_ENCODED_MAX];
+		struct msg m = {.type = MSG_NODE_REPORT, .u.node_report = cases[i].r}, got;
+		assert_int_equal(msg_decode(frame, msg_encode(&m, frame), &got, NULL), cases[i].want);
+	}
 }
 
 static void text_copy_cuts_before_a_character_that_does_not_fit(void **state)
@@ -291,6 +312,7 @@ int main(void)
 		cmocka_unit_test(a_nul_in_any_text_is_refused_by_name),
 		cmocka_unit_test(keys_of_another_length_are_refused),
 		cmocka_unit_test(an_empty_or_unknown_body_is_refused),
+		cmocka_unit_test(counts_of_a_report_are_bounded_and_agree),
 		cmocka_unit_test(text_copy_cuts_before_a_character_that_does_not_fit),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,6 +79,9 @@ void msg_sample(enum msg_type type, struct msg *m)
 		m->u.join_grant.member_epoch.v = 5;
 		fill_addresses(&m->u.join_grant.addresses);
 		break;
+	case MSG_NODE_REPORT:
+		m->u.node_report = (struct msg_node_report){.disk_written = UINT64_C(1) << 41, .disk_read = 4096, .n_tokens = 70, .next_heard = 900, .next_late = 9};
+		break;
 	case MSG_LINK_RTT:
 		fill(m->u.link_rtt.peer.b, NODE_ID_BYTES, 51);
 		m->u.link_rtt.rtt_us = 2071;
