@@ -1,16 +1,35 @@
-// How fast the kernels are, one thread, in the shapes of SmolLM2-135M (hidden 576, ffn 1536, 30 layers of q4_1, a q8_0 head):
-// decode against a plain read of the same bytes in the same run, products of 512 tokens, attention. Usage: kernels_bench [table].
+// How fast the products are, for every weight type and table of this machine.
+//
+//     kernels_bench [--table NAME] [--cols N] [--mib N] [--threads N]
+//
+// Decode: one token against more weights than the caches hold (--mib, 768 by default: some servers have 300 MiB of cache), with one thread
+// and with --threads. Beside it the rate of a loop that only reads, the better of one with and one without prefetching, measured
+// before and after each product. Prefill: 512 tokens, one thread. The best of several runs counts: the machine may be shared. Pages are
+// small, as those of a mapped file are.
 #include "base/rng.h"
 #include "kernels/kernels.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
-#define N_LAYERS 30
-#define TOKENS 512
-#define REPEATS 5 // the best of these is shown: the machine may be shared
+#define PREFILL_TOKENS 512
+#define PREFILL_ROWS 1024
+#define REPEATS 4
+#define THREADS_MAX 64
+
+static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_Q8_0, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K,
+	DTYPE_F16, DTYPE_BF16, DTYPE_F32};
+
+struct options {
+	const char *table;
+	int32_t cols;
+	size_t mib;
+	int threads;
+};
 
 static double now_s(void)
 {
@@ -21,31 +40,108 @@ static double now_s(void)
 
 static void *alloc(size_t bytes)
 {
-	void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
-	if (p == NULL)
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED) {
+		perror("kernels_bench");
 		exit(1);
+	}
+	(void)madvise(p, bytes, MADV_NOHUGEPAGE);
 	return p;
 }
 
-// many_rows makes n_rows rows of random weights with small scales.
-static struct weight many_rows(enum dtype type, int32_t n_rows, int32_t cols, uint8_t **storage)
+// alloc_weights returns bytes that every type can read as small finite numbers.
+static uint8_t *alloc_weights(size_t bytes)
 {
-	struct weight w = {.type = type, .rows = n_rows, .cols = cols};
-	if (!dtype_row_bytes(type, (uint64_t)cols, &w.row_bytes))
-		exit(1);
-	uint8_t *p = alloc((size_t)n_rows * w.row_bytes);
+	enum { RUN = 1 << 20 };
+	uint16_t *p = alloc(bytes);
 	struct rng r;
 	rng_init(&r, 1);
-	uint32_t block = dtype_find((uint32_t)type)->block_bytes;
-	for (size_t i = 0; i < (size_t)n_rows * w.row_bytes; i++)
-		p[i] = (uint8_t)rng_u32(&r);
-	for (size_t i = 0; i < (size_t)n_rows * w.row_bytes; i += block)
-		memcpy(p + i, "\x00\x20\x00\x21", type == DTYPE_Q4_1 ? 4 : 2);
-	w.data = *storage = p;
-	return w;
+	for (size_t i = 0; i < RUN / 2; i++)
+		p[i] = (uint16_t)((rng_u32(&r) & 0x83ff) | 0x2000);
+	for (size_t at = RUN; at < bytes; at += RUN)
+		memcpy((uint8_t *)p + at, p, bytes - at < RUN ? bytes - at : RUN);
+	return (uint8_t *)p;
 }
 
-static struct acts make_acts(const struct kernels *k, int32_t n, int32_t cols)
+// One round of n threads over the rows: a product, or with k NULL only reading.
+struct round {
+	const struct kernels *k;
+	const struct weight *w;
+	const struct acts *a;
+	float *y;
+	bool prefetch;
+	int n_threads;
+	pthread_barrier_t barrier;
+	double seconds;
+};
+
+struct part {
+	struct round *round;
+	int idx;
+};
+
+static void read_rows(const struct weight *w, int32_t begin, int32_t end, bool prefetch)
+{
+	typedef uint64_t word4 __attribute__((vector_size(32), aligned(1)));
+	const uint8_t *p = (const uint8_t *)w->data + (size_t)begin * w->row_bytes;
+	size_t n = (size_t)(end - begin) * w->row_bytes / 128 * 128;
+	word4 sum = {0};
+	for (size_t i = 0; i < n; i += 128) {
+		if (prefetch) {
+			__builtin_prefetch(p + i + 4096);
+			__builtin_prefetch(p + i + 4160);
+		}
+		sum ^= *(const word4 *)(p + i) ^ *(const word4 *)(p + i + 32) ^ *(const word4 *)(p + i + 64) ^ *(const word4 *)(p + i + 96);
+	}
+	volatile uint64_t keep = sum[0];
+	(void)keep;
+}
+
+static void *work(void *ctx)
+{
+	struct part *p = ctx;
+	struct round *r = p->round;
+	int32_t begin = (int32_t)((int64_t)r->w->rows * p->idx / r->n_threads), end = (int32_t)((int64_t)r->w->rows * (p->idx + 1) / r->n_threads);
+	kernels_thread_init();
+	pthread_barrier_wait(&r->barrier);
+	double t = now_s();
+	if (r->k == NULL)
+		read_rows(r->w, begin, end, r->prefetch);
+	else
+		kernels_matmul(r->k, r->w, r->a, begin, end, r->y, (size_t)r->w->rows);
+	pthread_barrier_wait(&r->barrier);
+	if (p->idx == 0)
+		r->seconds = now_s() - t;
+	return NULL;
+}
+
+static double run_round(struct round *r)
+{
+	pthread_t threads[THREADS_MAX];
+	struct part parts[THREADS_MAX];
+	pthread_barrier_init(&r->barrier, NULL, (unsigned)r->n_threads);
+	for (int i = 0; i < r->n_threads; i++) {
+		parts[i] = (struct part){r, i};
+		if (pthread_create(&threads[i], NULL, work, &parts[i]) != 0)
+			exit(1);
+	}
+	for (int i = 0; i < r->n_threads; i++)
+		pthread_join(threads[i], NULL);
+	pthread_barrier_destroy(&r->barrier);
+	return r->seconds;
+}
+
+static void best_read(struct round *r, double *seconds)
+{
+	struct round read = {.w = r->w, .n_threads = r->n_threads};
+	for (int prefetch = 0; prefetch < 2; prefetch++) {
+		read.prefetch = prefetch;
+		double t = run_round(&read);
+		*seconds = t < *seconds ? t : *seconds;
+	}
+}
+
+static struct acts make_acts(const struct kernels *k, enum dtype type, int32_t n, int32_t cols)
 {
 	struct acts a;
 	float *x = alloc((size_t)n * (size_t)cols * sizeof(float));
@@ -53,61 +149,87 @@ static struct acts make_acts(const struct kernels *k, int32_t n, int32_t cols)
 	rng_init(&r, 2);
 	for (size_t i = 0; i < (size_t)n * (size_t)cols; i++)
 		x[i] = (float)(rng_u01(&r) - 0.5);
-	acts_init(&a, ACT_A32, n, cols, alloc(acts_bytes(ACT_A32, n, cols)));
+	enum act_kind kind = kernels_act_kind(type);
+	acts_init(&a, kind, n, cols, alloc(acts_bytes(kind, n, cols) + 1));
 	acts_set(&a, x, n);
 	acts_quantise(k, &a, 0, n);
 	return a;
 }
 
-// read_all returns the rate at which 32-byte loads alone go through the weights.
-static double read_all(const struct weight *w)
+static void free_acts(struct acts *a)
 {
-	typedef uint64_t word4 __attribute__((vector_size(32), aligned(1)));
-	const uint8_t *p = w->data;
-	size_t n = (size_t)w->rows * w->row_bytes / 128 * 128;
-	word4 sum = {0};
-	double t = now_s();
-	for (size_t i = 0; i < n; i += 128)
-		sum ^= *(const word4 *)(p + i) ^ *(const word4 *)(p + i + 32) ^ *(const word4 *)(p + i + 64) ^ *(const word4 *)(p + i + 96);
-	t = now_s() - t;
-	volatile uint64_t keep = sum[0];
-	(void)keep;
-	return (double)n / t;
+	munmap((void *)(uintptr_t)a->x, (size_t)a->n_cap * (size_t)a->cols * sizeof(float));
 }
 
-static void product(const struct kernels *k, const char *what, enum dtype type, int32_t rows, int32_t cols, int32_t n)
+static void decode(const struct kernels *k, struct weight *w, const uint8_t *data, size_t bytes, int n_threads)
 {
-	uint8_t *storage;
-	struct weight w = many_rows(type, rows, cols, &storage);
-	struct acts a = make_acts(k, n, cols);
-	float *y = alloc((size_t)n * (size_t)rows * sizeof(float));
-	double best = 1e9, read = 0;
+	w->data = data;
+	w->rows = (int32_t)(bytes / w->row_bytes);
+	struct acts a = make_acts(k, w->type, 1, w->cols);
+	float *y = alloc((size_t)w->rows * sizeof(float));
+	struct round r = {.k = k, .w = w, .a = &a, .y = y, .n_threads = n_threads};
+	double best = 1e9, read = 1e9, total = (double)w->rows * (double)w->row_bytes * 1e-9;
+	best_read(&r, &read);
 	for (int i = 0; i < REPEATS; i++) {
-		double r = read_all(&w);
-		read = r > read ? r : read;
-		double t = now_s();
-		kernels_matmul(k, &w, &a, 0, rows, y, (size_t)rows);
-		t = now_s() - t;
+		double t = run_round(&r);
+		best = t < best ? t : best;
+		best_read(&r, &read);
+	}
+	printf("  %d thread%s %6.2f GB/s, %4.2f of reading", n_threads, n_threads > 1 ? "s" : " ", total / best, read / best);
+	munmap(y, (size_t)w->rows * sizeof(float));
+	free_acts(&a);
+}
+
+static void prefill(const struct kernels *k, struct weight *w, const uint8_t *data, int32_t n)
+{
+	w->data = data;
+	w->rows = PREFILL_ROWS;
+	struct acts a = make_acts(k, w->type, n, w->cols);
+	size_t bytes = (size_t)n * (size_t)w->rows * sizeof(float);
+	float *y = alloc(bytes);
+	struct round r = {.k = k, .w = w, .a = &a, .y = y, .n_threads = 1};
+	double best = 1e9;
+	for (int i = 0; i < REPEATS; i++) {
+		double t = run_round(&r);
 		best = t < best ? t : best;
 	}
-	double bytes = (double)rows * (double)w.row_bytes, ops = 2.0 * rows * (double)cols * n;
-	printf("%-20s n=%-4d %8.3f ms %7.2f GB/s (read loop %6.2f) %8.1f GFLOP/s\n", what, n, best * 1e3, bytes / best * 1e-9, read * 1e-9,
-		ops / best * 1e-9);
-	free(storage);
-	free(y);
+	printf("  n=%d %6.1f GFLOP/s", n, 2e-9 * w->rows * (double)w->cols * n / best);
+	munmap(y, bytes);
+	free_acts(&a);
+}
+
+static void bench_table(const struct kernels *k, const struct options *o)
+{
+	bool slow = strcmp(kernels_name(k), "portable") == 0;
+	size_t bytes = (o->mib << 20) / (slow ? 8 : 1);
+	uint8_t *data = alloc_weights(o->mib << 20);
+	printf("%s, %d columns\n", kernels_name(k), (int)o->cols);
+	for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+		struct weight w = {.type = types[i], .cols = o->cols};
+		if (!dtype_row_bytes(w.type, (uint64_t)o->cols, &w.row_bytes))
+			continue;
+		printf("%-5s", dtype_find((uint32_t)w.type)->name);
+		for (int n = 1; n <= o->threads; n += o->threads > 1 ? o->threads - 1 : 1)
+			decode(k, &w, data, bytes, n);
+		for (int32_t n = 4; n <= PREFILL_TOKENS; n = n == 4 ? 16 : n == 16 && !slow ? PREFILL_TOKENS : PREFILL_TOKENS + 1)
+			prefill(k, &w, data, n);
+		printf("\n");
+		fflush(stdout);
+	}
+	munmap(data, o->mib << 20);
 }
 
 static void attention(const struct kernels *k, int32_t n_tokens, int32_t n_pos, int32_t group)
 {
-	enum { HEADS = 3, DIM = 64 };
+	enum { HEADS = 4, DIM = 128 };
 	size_t n_kv = (size_t)(n_pos + n_tokens) * DIM * 2, n_q = (size_t)n_tokens * HEADS * DIM;
+	size_t scratch_floats = kernels_attention_group_scratch(n_pos + n_tokens, DIM, group * HEADS);
 	uint16_t *kv = alloc(n_kv * sizeof(uint16_t));
+	float *q = alloc(n_q * 2 * sizeof(float)), *out = q + n_q, *scratch = alloc(scratch_floats * sizeof(float));
 	for (size_t i = 0; i < n_kv; i++)
 		kv[i] = (uint16_t)(0x3000 + i % 97 * 8);
-	float *q = alloc(n_q * 2 * sizeof(float)), *out = q + n_q;
 	for (size_t i = 0; i < n_q; i++)
 		q[i] = (float)(i % 31) * 0.01f;
-	float *scratch = alloc(kernels_attention_group_scratch(n_pos + n_tokens, DIM, group * HEADS) * sizeof(float));
 	double best = 1e9;
 	for (int i = 0; i < REPEATS; i++) {
 		double t = now_s();
@@ -121,48 +243,76 @@ static void attention(const struct kernels *k, int32_t n_tokens, int32_t n_pos, 
 		best = t < best ? t : best;
 	}
 	double ops = 4.0 * HEADS * DIM * n_tokens * (n_pos + n_tokens / 2.0);
-	printf("attention, 3 heads   n=%-4d %8.3f ms in groups of %d tokens, from position %d: %.1f GFLOP/s\n", n_tokens, best * 1e3, group, n_pos,
-		ops / best * 1e-9);
-	free(kv);
-	free(q);
-	free(scratch);
+	printf("attention, %d heads of %d, %d tokens from position %d, %d at once: %.3f ms, %.1f GFLOP/s\n", HEADS, DIM, (int)n_tokens, (int)n_pos,
+		(int)group, best * 1e3, ops / best * 1e-9);
+	munmap(kv, n_kv * sizeof(uint16_t));
+	munmap(q, n_q * 2 * sizeof(float));
+	munmap(scratch, scratch_floats * sizeof(float));
 }
 
 static void swiglu_and_quantise(const struct kernels *k)
 {
-	enum { N = 1536 };
-	struct acts a = make_acts(k, TOKENS, N);
-	float *y = alloc((size_t)N * TOKENS * sizeof(float));
-	memset(y, 0, (size_t)N * TOKENS * sizeof(float));
-	double t = now_s();
-	kernels_swiglu(k, a.x, a.x, N * TOKENS, y);
-	double t2 = now_s();
-	acts_quantise(k, &a, 0, TOKENS);
-	double t3 = now_s();
-	printf("swiglu %.2f ns, quantise %.2f ns for a value\n", (t2 - t) * 1e9 / (N * TOKENS), (t3 - t2) * 1e9 / (N * TOKENS));
-	free(y);
+	enum { N = 1 << 20 };
+	float *y = alloc(N * sizeof(float));
+	double swiglu = 1e9, quantise[2] = {1e9, 1e9};
+	for (int kind = 0; kind < 2; kind++) {
+		struct acts a = make_acts(k, kind ? DTYPE_Q4_K : DTYPE_Q4_0, 256, N / 256);
+		for (int i = 0; i < REPEATS; i++) {
+			double t = now_s();
+			acts_quantise(k, &a, 0, 256);
+			t = now_s() - t;
+			quantise[kind] = t < quantise[kind] ? t : quantise[kind];
+			t = now_s();
+			kernels_swiglu(k, a.x, a.x, N, y);
+			t = now_s() - t;
+			swiglu = t < swiglu ? t : swiglu;
+		}
+		free_acts(&a);
+	}
+	printf("swiglu %.2f ns, quantise %.2f (per 32) and %.2f (per 256) ns for a value\n", swiglu * 1e9 / N, quantise[0] * 1e9 / N,
+		quantise[1] * 1e9 / N);
+	munmap(y, N * sizeof(float));
+}
+
+static struct options parse(int argc, char **argv)
+{
+	struct options o = {.cols = 4096, .mib = 768, .threads = 2};
+	for (int i = 1; i + 1 < argc; i += 2) {
+		if (strcmp(argv[i], "--table") == 0)
+			o.table = argv[i + 1];
+		else if (strcmp(argv[i], "--cols") == 0)
+			o.cols = (int32_t)atoi(argv[i + 1]);
+		else if (strcmp(argv[i], "--mib") == 0)
+			o.mib = (size_t)atoi(argv[i + 1]);
+		else if (strcmp(argv[i], "--threads") == 0)
+			o.threads = atoi(argv[i + 1]);
+		else
+			argc = 2;
+	}
+	if (argc % 2 == 0 || o.cols < 32 || o.cols % 32 != 0 || o.mib < 8 || o.threads < 1 || o.threads > THREADS_MAX) {
+		fprintf(stderr, "usage: kernels_bench [--table NAME] [--cols N] [--mib N] [--threads N]\n");
+		exit(2);
+	}
+	return o;
 }
 
 int main(int argc, char **argv)
 {
-	struct errmsg em;
-	const struct kernels *k = kernels_find(argc > 1 ? argv[1] : NULL, &em);
-	if (k == NULL) {
-		fprintf(stderr, "%s\n", em.text);
-		return 2;
-	}
+	struct options o = parse(argc, argv);
 	kernels_thread_init();
-	printf("kernels: %s, one thread\n", kernels_name(k));
-	static const int32_t batches[] = {1, 2, 3, 4, 8, 16, TOKENS};
-	for (size_t i = 0; i < ARRAY_LEN(batches); i++) {
-		int32_t part = batches[i] == TOKENS ? 16 : 1; // enough rows for a measurement
-		product(k, "q4_1, 576 columns", DTYPE_Q4_1, N_LAYERS * (2 * 576 + 2 * 192 + 2 * 1536) / part, 576, batches[i]);
-		product(k, "q4_1, 1536 columns", DTYPE_Q4_1, N_LAYERS * 576 / part, 1536, batches[i]);
-		product(k, "q8_0, 576 columns", DTYPE_Q8_0, 49152 / part, 576, batches[i]);
+	for (size_t i = 0; kernels_known(i) != NULL; i++) {
+		struct errmsg em;
+		if (o.table != NULL && strcmp(o.table, kernels_known(i)) != 0)
+			continue;
+		const struct kernels *k = kernels_find(kernels_known(i), &em);
+		if (k == NULL) {
+			printf("%s\n", em.text);
+			continue;
+		}
+		bench_table(k, &o);
+		attention(k, 1, 511, 1);
+		attention(k, 512, 1, 8);
+		swiglu_and_quantise(k);
 	}
-	attention(k, 1, 511, 1);
-	for (int32_t group = 1; group <= 64; group *= 4)
-		attention(k, TOKENS, 1, group);
-	swiglu_and_quantise(k);
 	return 0;
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Compiles and runs bench/kernels_bench.c against the built library. Usage: bench/kernels_bench.sh [portable|avx2]
+# Compiles and runs bench/kernels_bench.c against the built library. Usage: bench/kernels_bench.sh [options of kernels_bench]
 set -e
 cd "$(dirname "$0")/.."
 mkdir -p build/bench

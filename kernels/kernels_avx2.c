@@ -5,12 +5,10 @@ void avx2_matmul(const struct weight *w, const struct acts *a, int32_t row_begin
 {
 	if (a->kind == ACT_F32)
 		avx2_matmul_float(w, a, row_begin, row_end, y, y_stride);
-	else if (a->kind == ACT_A256)
-		kernels_portable()->matmul(w, a, row_begin, row_end, y, y_stride);
 	else if (a->n <= ROWS_TOKENS_MAX)
-		avx2_matmul_rows(w, a, row_begin, row_end, y, y_stride);
+		(a->kind == ACT_A256 ? avx2_matmul_k_rows : avx2_matmul_rows)(w, a, row_begin, row_end, y, y_stride);
 	else
-		avx2_matmul_tiles(w, a, row_begin, row_end, y, y_stride);
+		(a->kind == ACT_A256 ? avx2_matmul_k_tiles : avx2_matmul_tiles)(w, a, row_begin, row_end, y, y_stride);
 }
 
 const struct kernels *kernels_avx2(void)

@@ -16,6 +16,8 @@ void avx2_quantise(const struct acts *a, int32_t t);
 void avx2_matmul(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);
 void avx2_matmul_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);
 void avx2_matmul_tiles(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);
+void avx2_matmul_k_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);
+void avx2_matmul_k_tiles(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);
 void avx2_matmul_float(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);
 void avx2_rmsnorm(const float *x, const float *w, int32_t n, float eps, float *y);
 void avx2_swiglu(const float *gate, const float *up, int32_t n, float *y);
