@@ -9,6 +9,9 @@
 #include <string.h>
 
 #define HEAD_DIM_MAX 512 // what kernels_attention takes
+#define UNITS_PER_LAYER 8                // of weights, where they do not all fit (cost-model.md, section 2)
+#define UNIT_BYTES_GOOD (1024 * 1024)    // below, fixed costs of a unit show
+#define UNITS_IN_CAP 12                  // that fit the memory for weights at least
 
 // Memory is laid out twice by the same function: without an arena it only adds up, with one it carves. So the sum cannot differ from
 // what is carved.
@@ -227,7 +230,7 @@ static enum err allocate(struct engine *e, struct errmsg *em)
 }
 
 // add_layer puts a layer's matrices into the table, in the order of forward.c.
-static enum err add_layer(struct engine *e, int32_t layer)
+static enum err add_layer(struct engine *e, int32_t layer, uint64_t unit_max)
 {
 	struct layer_weights w;
 	model_layer(e->c.model, layer, &w);
@@ -241,21 +244,45 @@ static enum err add_layer(struct engine *e, int32_t layer)
 	};
 	for (size_t i = 0; i < ARRAY_LEN(phases); i++) {
 		enum unit_kind kind = phases[i].kind;
-		if (unit_table_add(&e->units, layer, kind, phases[i].matrices, phases[i].n, UNIT_UNCUT, &l->units[kind]) != OK)
+		if (unit_table_add(&e->units, layer, kind, phases[i].matrices, phases[i].n, unit_max, &l->units[kind]) != OK)
 			return ERR_NOMEM;
 	}
 	return OK;
 }
 
-static enum err build_units(struct engine *e, struct errmsg *em)
+static enum err add_units(struct engine *e, uint64_t unit_max)
 {
 	enum err err = OK;
+	e->units.n = 0;
 	for (int32_t i = 0; i < e->hp.n_layers && err == OK; i++)
-		err = layer_spans_find(&e->c.layers, i) >= 0 ? add_layer(e, i) : OK;
+		err = layer_spans_find(&e->c.layers, i) >= 0 ? add_layer(e, i, unit_max) : OK;
 	if (err == OK && e->c.has_head) {
 		struct tensor_view output = model_output(e->c.model);
-		err = unit_table_add(&e->units, e->hp.n_layers, UNIT_OUTPUT, &(const struct tensor_view *){&output}, 1, UNIT_UNCUT, &e->output_units);
+		err = unit_table_add(&e->units, e->hp.n_layers, UNIT_OUTPUT, &(const struct tensor_view *){&output}, 1, unit_max, &e->output_units);
 	}
+	return err;
+}
+
+// unit_limit returns how large a unit may be, given the uncut table: an eighth of a layer is as good as anything finer (cost-model.md, 9),
+// and a few must fit the cap; small ones cost more per byte.
+static uint64_t unit_limit(const struct engine *e)
+{
+	const struct residency_limits *l = &e->c.weights;
+	uint64_t cap = l->anon_bytes < l->bytes && l->anon_bytes > 0 ? l->anon_bytes : l->bytes, total = unit_table_bytes(&e->units);
+	if (!l->is_capped || total + (uint64_t)e->units.n * UNIT_PARTS_MAX * 2 * WEIGHT_PAGE <= cap)
+		return UNIT_UNCUT;
+	int32_t n_layers = layer_spans_count(&e->c.layers);
+	uint64_t unit = total / (uint64_t)(n_layers > 0 ? n_layers : 1) / UNITS_PER_LAYER;
+	unit = unit > UNIT_BYTES_GOOD ? unit : UNIT_BYTES_GOOD;
+	return unit < cap / UNITS_IN_CAP ? unit : cap / UNITS_IN_CAP;
+}
+
+static enum err build_units(struct engine *e, struct errmsg *em)
+{
+	enum err err = add_units(e, UNIT_UNCUT);
+	uint64_t limit = err == OK ? unit_limit(e) : UNIT_UNCUT;
+	if (limit != UNIT_UNCUT)
+		err = add_units(e, limit);
 	return err == OK ? OK : errmsg_fail(em, err, "engine: no memory for the table of weights");
 }
 
@@ -293,7 +320,7 @@ static enum err load_weights(struct engine *e, struct errmsg *em)
 	}
 	if (err != OK)
 		return err;
-	const struct residency_config rc = {.files = e->files, .units = &e->units};
+	const struct residency_config rc = {.files = e->files, .units = &e->units, .limits = e->c.weights};
 	return residency_open(&rc, &e->residency, em);
 }
 
@@ -304,7 +331,7 @@ enum err engine_open(const struct engine_config *c, struct engine **out, struct 
 		return errmsg_fail(em, ERR_NOMEM, "engine: cannot allocate %zu bytes", sizeof *e);
 	e->c = *c;
 	e->hp = *model_hparams(c->model);
-	e->files = model_files(c->model);
+	e->files = c->files != NULL ? c->files : model_files(c->model);
 	e->normed.cols = e->hp.hidden_dim;
 	size_t n_layers = (size_t)layer_spans_count(&c->layers);
 	if (n_layers > 0) {
@@ -372,6 +399,11 @@ uint64_t engine_bytes(const struct engine *e)
 uint64_t engine_kv_bytes(const struct engine *e)
 {
 	return e->kv_bytes;
+}
+
+void engine_weight_stats(struct engine *e, struct residency_stats *out)
+{
+	residency_get_stats(e->residency, out);
 }
 
 const struct hparams *engine_hparams(const struct engine *e)

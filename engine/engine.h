@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "base/layer_spans.h"
+#include "engine/residency.h"
 #include "engine/wire.h"
 #include "kernels/kernels.h"
 #include "kernels/pool.h"
@@ -30,6 +31,8 @@ struct engine_config {
 	int32_t ctx_len;                // positions per slot
 	int32_t batch_max;              // tokens of one call, all items together
 	enum wire_type wire;            // what every layer boundary is rounded to
+	const struct weight_files *files; // borrowed; where the weights are; NULL: in the model's own file
+	struct residency_limits weights;  // what they may take; zero: no cap
 };
 
 // Why an item failed: of its first token that did, the layer whose output (or keys and values) could not be carried, and the value.
@@ -60,9 +63,11 @@ void engine_close(struct engine *e); // NULL is allowed
 // engine_take_kv copies what another engine of the same model and wire type has computed in the layers that both run. Nothing, unless
 // slots and context are the same.
 void engine_take_kv(struct engine *e, const struct engine *from);
-// engine_bytes returns the memory this engine takes, engine_kv_bytes what of it is KV cache.
+// engine_bytes returns the memory this engine takes beside its weights, engine_kv_bytes what of it is KV cache.
 uint64_t engine_bytes(const struct engine *e);
 uint64_t engine_kv_bytes(const struct engine *e);
+// engine_weight_stats tells where the weights are and how they come; from any thread.
+void engine_weight_stats(struct engine *e, struct residency_stats *out);
 const struct hparams *engine_hparams(const struct engine *e);
 int32_t engine_batch_max(const struct engine *e);
 

@@ -1,0 +1,141 @@
+#include "engine/weight_reader.h"
+
+#include "base/assert.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define TRIAL_NS 150000000 // of measuring one way: a spinning disk has sought ten times by then
+
+enum err weight_reader_open(enum reader_kind kind, const struct weight_files *files, struct weight_reader **out, struct errmsg *em)
+{
+	ASSERT(kind != READER_AUTO);
+	return kind == READER_MMAP ? mmap_reader_open(files, out, em) : direct_reader_open(files, out, em);
+}
+
+void weight_reader_close(struct weight_reader *r)
+{
+	if (r != NULL)
+		r->ops->close(r);
+}
+
+enum reader_kind weight_reader_kind(const struct weight_reader *r)
+{
+	return r->kind;
+}
+
+const char *weight_reader_name(enum reader_kind kind)
+{
+	static const char *const names[] = {[READER_AUTO] = "auto", [READER_MMAP] = "mmap", [READER_DIRECT] = "direct"};
+	return names[kind];
+}
+
+uint64_t weight_reader_unit_bytes(const struct unit *u)
+{
+	uint64_t bytes = 0;
+	for (int32_t i = 0; i < u->n_parts; i++)
+		if (u->parts[i].bytes > 0) // a run of bytes may begin and end anywhere in a page
+			bytes += (u->parts[i].bytes + 2 * WEIGHT_PAGE - 2) / WEIGHT_PAGE * WEIGHT_PAGE;
+	return bytes;
+}
+
+void weight_reader_begin(struct weight_reader *r, const struct unit *u, struct weight_place *p)
+{
+	r->ops->begin(r, u, p);
+}
+
+enum err weight_reader_finish(struct weight_reader *r, const struct unit *u, struct weight_place *p, struct errmsg *em)
+{
+	return r->ops->finish(r, u, p, em);
+}
+
+void weight_reader_drop(struct weight_reader *r, const struct unit *u, struct weight_place *p)
+{
+	r->ops->drop(r, u, p);
+}
+
+bool weight_reader_lock(struct weight_reader *r, const struct unit *u, const struct weight_place *p)
+{
+	return r->ops->lock(r, u, p);
+}
+
+// ---- choosing
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+// forget drops a unit from the page cache, so that both ways read it from the disk.
+static void forget(const struct weight_files *files, const struct unit *u)
+{
+	for (int32_t i = 0; i < u->n_parts; i++) {
+		struct weight_piece piece;
+		if (u->parts[i].bytes > 0 && weight_files_piece(files, u->parts[i].at, u->parts[i].bytes, &piece, NULL) == OK)
+			(void)posix_fadvise(files->files[piece.file].fd, (off_t)piece.offset, (off_t)piece.bytes, POSIX_FADV_DONTNEED);
+	}
+}
+
+// try_units reads units first, first + step, ..., with the next one begun while one is awaited; returns bytes/s, 0: it failed.
+static double try_units(struct weight_reader *r, const struct unit_table *t, int32_t first, uint64_t bytes_max, struct weight_place *places)
+{
+	uint64_t bytes = 0;
+	int64_t begin_ns = now_ns(), end_ns = begin_ns;
+	int32_t i = first;
+	weight_reader_begin(r, &t->units[i], &places[0]);
+	for (int32_t n = 0;; n++) {
+		int32_t next = i + 2;
+		bool more = next < t->n && bytes + t->units[next].bytes <= bytes_max && now_ns() - begin_ns < TRIAL_NS;
+		if (more)
+			weight_reader_begin(r, &t->units[next], &places[(n + 1) % 2]);
+		enum err e = weight_reader_finish(r, &t->units[i], &places[n % 2], NULL);
+		end_ns = now_ns();
+		if (e == OK) {
+			bytes += t->units[i].bytes;
+			weight_reader_drop(r, &t->units[i], &places[n % 2]);
+		}
+		if (!more)
+			break;
+		i = next;
+	}
+	return end_ns > begin_ns ? (double)bytes * 1e9 / (double)(end_ns - begin_ns) : 0;
+}
+
+static double try_way(enum reader_kind kind, const struct weight_files *files, const struct unit_table *t, uint64_t bytes_max)
+{
+	struct weight_reader *r;
+	if (weight_reader_open(kind, files, &r, NULL) != OK)
+		return 0;
+	// The ways take turns with the units: neither reads what the other has just brought into a cache, the disk's own included.
+	int32_t first = kind == READER_MMAP ? 0 : t->n > 1;
+	uint64_t slot = 0, sum = 0;
+	for (int32_t i = first; i < t->n && sum <= bytes_max; i += 2) {
+		uint64_t b = weight_reader_unit_bytes(&t->units[i]);
+		slot = b > slot ? b : slot;
+		sum += b;
+		forget(files, &t->units[i]);
+	}
+	void *memory = mmap(NULL, 2 * slot, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct weight_place places[2] = {0};
+	double rate = 0;
+	if (memory != MAP_FAILED) {
+		places[0].memory = memory;
+		places[1].memory = places[0].memory + slot;
+		rate = try_units(r, t, first, bytes_max, places);
+		munmap(memory, 2 * slot);
+	}
+	weight_reader_close(r);
+	return rate;
+}
+
+enum reader_kind weight_reader_choose(const struct weight_files *files, const struct unit_table *units, uint64_t bytes_max, double *rate)
+{
+	double mapped = try_way(READER_MMAP, files, units, bytes_max), direct = try_way(READER_DIRECT, files, units, bytes_max);
+	*rate = mapped > direct ? mapped : direct;
+	return direct > mapped ? READER_DIRECT : READER_MMAP;
+}

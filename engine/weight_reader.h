@@ -1,0 +1,71 @@
+// Two ways to bring weights from a file into memory and let them go again, behind one interface.
+//
+// mmap maps a unit, asks the kernel to read it ahead and populates it; to let it go it unmaps it, which lowers the resident size at once,
+// and then drops it from the page cache. Each unit has a mapping of its own: the kernel maps neighbouring cached pages with every fault,
+// and does not go beyond the mapping. direct reads past the page cache (O_DIRECT) into buffers, with several reads under way.
+//
+// A place is where one unit lies: the caller's, one for each unit that is in memory. begin, finish and drop of a place are called in this
+// order by one thread; between begin and finish other places may begin and finish. What begin was called for finishes, in any order.
+#ifndef HEARTH_ENGINE_WEIGHT_READER_H
+#define HEARTH_ENGINE_WEIGHT_READER_H
+
+#include "base/err.h"
+#include "engine/unit_table.h"
+#include "model/weight_files.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define WEIGHT_PAGE 4096 // what O_DIRECT and mappings are aligned to; a file system that wants more refuses, and mmap is taken
+
+enum reader_kind { READER_AUTO, READER_MMAP, READER_DIRECT };
+
+struct weight_reader;
+
+struct weight_place {
+	uint8_t *memory;                    // direct: weight_reader_unit_bytes of it, aligned to WEIGHT_PAGE; mmap uses none
+	const void *views[UNIT_PARTS_MAX];  // valid from finish to drop
+	void *maps[UNIT_PARTS_MAX];         // the reader's
+	size_t map_bytes[UNIT_PARTS_MAX];
+};
+
+// weight_reader_open: ERR_UNSUPPORTED when these files cannot be read this way (the message says why). READER_AUTO is not a way.
+MUST_USE enum err weight_reader_open(enum reader_kind kind, const struct weight_files *files, struct weight_reader **out, struct errmsg *em);
+void weight_reader_close(struct weight_reader *r); // NULL is allowed; nothing is begun
+enum reader_kind weight_reader_kind(const struct weight_reader *r);
+const char *weight_reader_name(enum reader_kind kind); // "auto", "mmap", "direct"
+
+// weight_reader_unit_bytes returns the memory a unit takes, whole pages.
+uint64_t weight_reader_unit_bytes(const struct unit *u);
+
+// begin starts reading and does not wait. finish waits: ERR_IO or ERR_NOMEM, naming file and offset; the place is empty then, as after drop.
+void weight_reader_begin(struct weight_reader *r, const struct unit *u, struct weight_place *p);
+MUST_USE enum err weight_reader_finish(struct weight_reader *r, const struct unit *u, struct weight_place *p, struct errmsg *em);
+void weight_reader_drop(struct weight_reader *r, const struct unit *u, struct weight_place *p);
+// weight_reader_lock tries to keep a place in memory (mlock): false when the system does not let us.
+bool weight_reader_lock(struct weight_reader *r, const struct unit *u, const struct weight_place *p);
+
+// weight_reader_choose measures both ways for a moment on some of the units and returns the faster; *rate gets its bytes/s. It reads at most
+// `bytes_max` in each way, one unit at a time. mmap when the other is not possible.
+enum reader_kind weight_reader_choose(const struct weight_files *files, const struct unit_table *units, uint64_t bytes_max, double *rate);
+
+// ---- what a way consists of; for the files that make them
+
+struct weight_reader_ops {
+	void (*close)(struct weight_reader *r);
+	void (*begin)(struct weight_reader *r, const struct unit *u, struct weight_place *p);
+	enum err (*finish)(struct weight_reader *r, const struct unit *u, struct weight_place *p, struct errmsg *em);
+	void (*drop)(struct weight_reader *r, const struct unit *u, struct weight_place *p);
+	bool (*lock)(struct weight_reader *r, const struct unit *u, const struct weight_place *p);
+};
+
+struct weight_reader {
+	const struct weight_reader_ops *ops;
+	enum reader_kind kind;
+	const struct weight_files *files;
+};
+
+MUST_USE enum err mmap_reader_open(const struct weight_files *files, struct weight_reader **out, struct errmsg *em);
+MUST_USE enum err direct_reader_open(const struct weight_files *files, struct weight_reader **out, struct errmsg *em);
+
+#endif
