@@ -17,6 +17,8 @@ cmp build/oracle/gguf_smollm2.txt tests/golden/gguf_smollm2.txt
 echo "== products in exact rationals"
 "$python" tools/oracle/products_reference.py >build/oracle/products_reference.txt
 cmp build/oracle/products_reference.txt tests/golden/products_reference.txt
+echo "== gguf, made models"
+"$python" tools/oracle/made_reference.py "$model"
 echo "== tokenizers"
 "$python" tools/oracle/tokenizer_reference.py
 echo "== chat template"

@@ -82,7 +82,7 @@ MUTABLE_ALLOWED = {
 CLI_MUTABLE = re.compile(r"^cli/")  # a signal handler can reach nothing else
 
 SOURCE = re.compile(r"\.(c|h|py|sh|proto)$")
-TEXT = re.compile(r"\.(c|h|py|sh|proto|md|toml|txt|mk)$|(^|/)(Makefile|run|\.clang-format|\.gitignore)$")
+TEXT = re.compile(r"\.(c|h|py|sh|proto|md|toml|txt|mk)$|(^|/)(Makefile|run|make_model|\.clang-format|\.gitignore)$")
 # Spelled so that this file does not find itself.
 UNDONE = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 ENVIRONMENT = re.compile(r"\b(secure_)?get" r"env\s*\(")
