@@ -7,7 +7,7 @@ enum link_end { LINK_CLOSED, LINK_RESET, LINK_SILENT };
 
 struct coord_link *coord_link_find(struct coordinator *c, uint32_t handle)
 {
-	for (int32_t i = 0; i < COORD_LINKS_MAX; i++)
+	for (int32_t i = 0; i < c->n_links; i++)
 		if (handle != 0 && c->links[i].handle == handle)
 			return &c->links[i];
 	return NULL;
@@ -16,7 +16,7 @@ struct coord_link *coord_link_find(struct coordinator *c, uint32_t handle)
 struct coord_link *coord_link_of(struct coordinator *c, int32_t member, enum coord_link_kind kind)
 {
 	struct coord_link *best = NULL;
-	for (int32_t i = 0; i < COORD_LINKS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_links; i++) {
 		struct coord_link *l = &c->links[i];
 		if (l->handle != 0 && !l->closing && l->member == member && l->kind == kind && (best == NULL || l->order > best->order))
 			best = l;
@@ -26,7 +26,8 @@ struct coord_link *coord_link_of(struct coordinator *c, int32_t member, enum coo
 
 void coord_link_use(struct coordinator *c, struct coord_link *l)
 {
-	l->used = c->plan.epoch;
+	const struct chain *ch = member_chain(c, l->member);
+	l->used = ch != NULL ? ch->plan.epoch : (struct plan_epoch){0};
 }
 
 // ---- down
@@ -59,7 +60,8 @@ static void end_link(struct coordinator *c, struct coord_link *l, enum link_end 
 	struct coord_link *left = coord_link_of(c, gone.member, gone.kind);
 	if (left != NULL)
 		left->retired = left->retired && gone.retired;
-	bool was_used = c->plan_state != PLAN_NONE && gone.used.v == c->plan.epoch.v;
+	struct chain *ch = member_chain(c, gone.member);
+	bool was_used = ch != NULL && ch->plan_state != PLAN_NONE && gone.used.v == ch->plan.epoch.v;
 	if (gone.retired && (how == LINK_CLOSED || !was_used))
 		return;
 	struct member *m = &c->members[gone.member];
@@ -71,10 +73,10 @@ static void end_link(struct coordinator *c, struct coord_link *l, enum link_end 
 	if (m->stage >= 0) {
 		note_flap(c, m);
 		// After silence nobody is waited for: eight seconds were enough.
-		c->grace_ns = how == LINK_SILENT || was_leaving ? 0 : c->now_ns + c->config.liveness.rejoin_ns;
+		ch->grace_ns = how == LINK_SILENT || was_leaving ? 0 : c->now_ns + c->config.liveness.rejoin_ns;
 	}
 	coord_lose_member(c, gone.member, reason, fx);
-	c->plan_dirty = c->plan_dirty || c->plan_state != PLAN_READY;
+	planning_note(c, m, false);
 }
 
 void coord_links_on_down(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
@@ -86,7 +88,7 @@ void coord_links_on_down(struct coordinator *c, const struct coord_event *ev, st
 
 void coord_links_close(struct coordinator *c, int32_t member, struct coord_effects *fx)
 {
-	for (int32_t i = 0; i < COORD_LINKS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_links; i++) {
 		struct coord_link *l = &c->links[i];
 		if (l->handle == 0 || l->member != member)
 			continue;
@@ -114,7 +116,7 @@ static void retire(struct coordinator *c, struct coord_link *l, struct coord_eff
 static struct coord_link *free_place(struct coordinator *c, int32_t member, enum coord_link_kind kind, struct coord_effects *fx)
 {
 	struct coord_link *place = NULL;
-	for (int32_t i = 0; i < COORD_LINKS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_links; i++) {
 		struct coord_link *l = &c->links[i];
 		if (l->handle != 0 && l->retired && l->kind == kind && l->member == member) {
 			coord_close(fx, l->handle, true);
@@ -146,7 +148,8 @@ void coord_links_on_up(struct coordinator *c, const struct coord_event *ev, stru
 	switch (kind) {
 	case COORD_LINK_JOIN: members_on_join_link(c, l, fx); break;
 	case COORD_LINK_DATA:
-		c->plan_dirty = c->plan_dirty || (!m->has_data && (m->settle_ns == 0 || c->plan_state != PLAN_READY));
+		if (!m->has_data)
+			planning_note(c, m, m->settle_ns == 0);
 		m->has_data = true;
 		break;
 	case COORD_LINK_CONTROL:
@@ -185,7 +188,7 @@ static void check_link(struct coordinator *c, struct coord_link *l, struct coord
 
 void coord_links_tick(struct coordinator *c, struct coord_effects *fx)
 {
-	for (int32_t i = 0; i < COORD_LINKS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_links; i++) {
 		struct coord_link *l = &c->links[i];
 		if (l->handle != 0 && !c->members[l->member].is_local)
 			check_link(c, l, fx);
@@ -194,7 +197,7 @@ void coord_links_tick(struct coordinator *c, struct coord_effects *fx)
 
 bool coord_links_is_suspect(const struct coordinator *c, int32_t member)
 {
-	for (int32_t i = 0; i < COORD_LINKS_MAX && !c->members[member].is_local; i++) {
+	for (int32_t i = 0; i < c->n_links && !c->members[member].is_local; i++) {
 		const struct coord_link *l = &c->links[i];
 		if (l->handle != 0 && !l->retired && l->member == member && liveness_is_suspect(&l->life, &c->config.liveness, c->now_ns))
 			return true;
@@ -204,7 +207,7 @@ bool coord_links_is_suspect(const struct coordinator *c, int32_t member)
 
 void coord_links_forgive(struct coordinator *c)
 {
-	for (int32_t i = 0; i < COORD_LINKS_MAX; i++)
+	for (int32_t i = 0; i < c->n_links; i++)
 		if (c->links[i].handle != 0)
 			liveness_restart(&c->links[i].life, c->now_ns);
 }
@@ -212,7 +215,7 @@ void coord_links_forgive(struct coordinator *c)
 int64_t coord_links_deadline_ns(const struct coordinator *c)
 {
 	int64_t deadline = INT64_MAX;
-	for (int32_t i = 0; i < COORD_LINKS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_links; i++) {
 		const struct coord_link *l = &c->links[i];
 		if (l->handle == 0 || c->members[l->member].is_local)
 			continue;

@@ -6,9 +6,8 @@
 #include "flow/round_trip.h"
 #include "flow/backoff.h"
 
-#define MEMBERS_MAX (NODES_MAX + 1) // and the local node, always members[0] when there is one
-#define STORES_MAX 32               // writes under way
-#define PAIRS_MAX STAGES_MAX        // neighbours of one ring
+#define STORES_MAX 32        // writes under way
+#define PAIRS_MAX STAGES_MAX // neighbours of one ring
 
 enum member_state { MEMBER_ABSENT, MEMBER_CONNECTED, MEMBER_READY, MEMBER_REFUSED };
 
@@ -36,8 +35,9 @@ struct member {
 	// layer, sent_layer - 1, on to another stage (0: to the head, who keeps none). kv_epoch 0: nothing.
 	struct plan_epoch kv_epoch;
 	int32_t kv_begin, kv_end, sent_layer;
-	int32_t stage; // in the plan; -1: none
-	bool loaded;   // for the plan
+	int32_t chain; // it belongs to; -1: to none. Of one chain, everybody does
+	int32_t stage; // in its chain's plan; -1: none
+	bool loaded;   // for that plan
 	bool next_direct;
 	uint64_t n_relayed;
 	struct round_trip rtt;      // of its control links
@@ -76,6 +76,27 @@ enum plan_state {
 	PLAN_READY,
 };
 
+// A chain: one whole ring of machines, which hold every layer of the model once, with its own plans, credits and slots. A member is in one
+// chain at most, and so is a session. Plan epochs are counted over all chains: an epoch names a chain, too.
+struct chain {
+	int32_t index;
+	struct plan plan;
+	int32_t members[STAGES_MAX]; // of its stages, as it was made: where member_of_stage looks first
+	enum plan_state plan_state;
+	bool plan_dirty; // membership changed since the plan was made
+	bool plan_repaired; // made to move little: a better one is made when no answer is under way
+	int64_t grace_ns; // until then who was lost by a reset may come back before a plan is made without it
+	char waiting_for[REASON_CAP];
+
+	int32_t *slot_owner; // (n_slots) session index; -1: free
+	int32_t credits_out; // steps stage 0 still takes
+	int64_t credited_ns; // when it last took one
+	bool draining;       // steps are on a link to it that has a successor: none is sent until all credits are back
+	int32_t relays[STAGES_MAX]; // steps of this stage to the next that were relayed and not credited back
+	uint32_t relay_link[STAGES_MAX]; // that they are on: the next one of them goes there, too, so that none overtakes another
+	int32_t n_held;      // steps from the last stage not credited back
+};
+
 enum session_state { SESSION_FREE, SESSION_WAITING, SESSION_ACTIVE };
 
 struct session {
@@ -88,7 +109,9 @@ struct session {
 	int32_t n_prompt, n_tokens, n_max; // n_max: prompt + n_predict, at most ctx_len
 	struct sampling sampling;
 	bool hash_logits, ignore_stop;
-	int32_t slot;      // when active
+	int32_t chain;     // when active
+	int32_t slot;      // of the chain, when active
+	int32_t head_slot; // of the head's engine, when active: stays when the session moves to another chain
 	int32_t n_embedded; // tokens that have gone to the embedding
 	bool embedding;     // the worker reads `tokens`: the entry is not reused, even when the session has ended
 	bool is_ready;      // its next step waits for a credit
@@ -105,9 +128,10 @@ struct session {
 	bool hash_started;
 };
 
-// A reply of the ring that waits for SAMPLE.
+// A reply of a ring that waits for SAMPLE.
 struct reply {
 	struct session_id session;
+	int32_t chain;
 	int32_t buf;
 	int32_t pos; // of its first position
 	int32_t n_rows;
@@ -131,51 +155,47 @@ struct coordinator {
 	int64_t now_ns, stepped_ns;
 	int64_t wall_s;
 	struct member_epoch member_epoch;
-	struct member members[MEMBERS_MAX];
+	int32_t n_members; // places: the local node's, always members[0] when there is one, and limits.nodes_max others
+	struct member *members; // (n_members)
 	struct invite_record invites[INVITES_MAX];
 	bool invite_used[INVITES_MAX];
 	bool invite_on_disk[INVITES_MAX];
-	struct coord_link links[COORD_LINKS_MAX];
+	int32_t n_links;
+	struct coord_link *links; // (n_links) places
 	uint64_t n_links_up; // so far
 	struct store_wait stores[STORES_MAX];
-	struct pair pairs[PAIRS_MAX];
 
-	struct plan plan;
-	enum plan_state plan_state;
-	bool plan_dirty; // membership changed since the plan was made
-	bool had_plan;   // a plan has been ready once
-	bool plan_repaired; // made to move little: a better one is made when no answer is under way
-	int64_t grace_ns; // until then who was lost by a reset may come back before a plan is made without it
+	int32_t n_chains;
+	struct chain *chains; // (n_chains)
+	bool had_plan;   // one has been ready once
 	uint64_t last_epoch;
-	char waiting_for[REASON_CAP];
+	struct pair *pairs; // (n_chains * PAIRS_MAX) places
 	bool random_asked;
 
-	struct session sessions[SESSIONS_MAX];
-	int32_t slot_owner[SESSIONS_MAX]; // session index; -1: free
+	int32_t n_sessions;
+	struct session *sessions; // (n_sessions) places
+	int32_t n_head_slots;
+	int32_t *head_owner; // (n_head_slots) session index; -1: free
 	uint64_t last_session, last_order;
 	int32_t n_bufs;
-	bool buf_used[2 * HOP_CREDITS_MAX + SESSIONS_MAX];
-	int32_t credits_out; // steps stage 0 still takes
-	int64_t credited_ns; // when it last took one
-	bool draining;       // steps are on a link to it that has a successor: none is sent until all credits are back
-	int32_t relays[STAGES_MAX]; // steps of this stage to the next that were relayed and not credited back
-	uint32_t relay_link[STAGES_MAX]; // that they are on: the next one of them goes there, too, so that none overtakes another
-	int32_t n_held;      // steps from the last stage not credited back
+	bool *buf_used; // (n_bufs)
 
+	// The head's engine serves all chains.
 	uint32_t forward_id; // 0: no embedding under way
-	struct plan_epoch forward_epoch;
 	int32_t n_embed;
 	struct coord_embed_item embed[COORD_ITEMS_MAX];
 	int32_t embed_session[COORD_ITEMS_MAX]; // index
 	struct session_id embed_id[COORD_ITEMS_MAX];
+	struct plan_epoch embed_epoch[COORD_ITEMS_MAX];
 
-	struct reply replies[HOP_CREDITS_MAX]; // in the order they came
+	struct reply *replies; // (n_chains * hop_credits) in the order they came
 	int32_t n_replies;
 	uint32_t sample_id; // 0: no sampling under way
-	struct plan_epoch sample_epoch;
 	int32_t n_sample;
 	struct coord_sample_item sample[COORD_ITEMS_MAX];
 	struct session_id sample_session[COORD_ITEMS_MAX];
+	int32_t sample_chain[COORD_ITEMS_MAX];
+	struct plan_epoch sample_epoch[COORD_ITEMS_MAX];
 
 	uint32_t next_id;
 	uint64_t n_requests, n_tokens, n_recovered;
@@ -190,7 +210,7 @@ void coord_answer(struct coord_effects *fx, uint64_t ticket, enum err err, const
 void coord_close(struct coord_effects *fx, uint32_t link, bool orderly);
 void coord_send_msg(struct coordinator *c, int32_t member, const struct msg *m, struct coord_effects *fx);
 void coord_send_bytes(struct coord_effects *fx, uint32_t link, const uint8_t *data, size_t len);
-// coord_lose_member: a link of a member in the ring is gone, and the plan with it. Answers wait for the next one.
+// coord_lose_member: a link of a member in a ring is gone, and the plan with it. Its answers wait for the next one.
 void coord_lose_member(struct coordinator *c, int32_t member, const char *reason, struct coord_effects *fx);
 
 // coord_links.c
@@ -207,12 +227,14 @@ void coord_links_forgive(struct coordinator *c);
 struct coord_link *coord_link_find(struct coordinator *c, uint32_t handle);
 // coord_link_of returns the link to send on, the newest; or NULL.
 struct coord_link *coord_link_of(struct coordinator *c, int32_t member, enum coord_link_kind kind);
-// coord_link_use notes that something of the plan is sent on a link.
+// coord_link_use notes that something of its member's plan is sent on a link.
 void coord_link_use(struct coordinator *c, struct coord_link *l);
 
 // members.c
 int32_t member_find(const struct coordinator *c, struct node_id id);
-int32_t member_of_stage(const struct coordinator *c, int32_t stage); // of the plan; -1: it is no member any more
+// member_chain returns the chain a member belongs to, or NULL.
+struct chain *member_chain(const struct coordinator *c, int32_t member);
+int32_t member_of_stage(const struct coordinator *c, const struct chain *ch, int32_t stage); // of its plan; -1: it is no member any more
 bool member_is_eligible(const struct member *m);
 void members_restore(struct coordinator *c, const struct coord_event *ev);
 void members_on_join(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
@@ -232,13 +254,17 @@ int64_t members_deadline_ns(const struct coordinator *c);
 void planning_init_member(struct member *m);
 void planning_pump(struct coordinator *c, struct coord_effects *fx);
 // planning_is_between_machines: the hop from a stage to the next leaves the coordinator's machine out.
-bool planning_is_between_machines(const struct coordinator *c, int32_t stage);
+bool planning_is_between_machines(const struct coordinator *c, const struct chain *ch, int32_t stage);
 // planning_is_possible tells whether those who may hold layers now are enough for a plan; `why` says what is missing.
-bool planning_is_possible(const struct coordinator *c, char why[REASON_CAP]);
+bool planning_is_possible(const struct coordinator *c, const struct chain *ch, char why[REASON_CAP]);
+// planning_note: a member came, went or changed; NULL: one that is forgotten. A chain without a ready plan looks again, when the member is its own
+// or nobody's; with is_news its own chain does in any case.
+void planning_note(struct coordinator *c, const struct member *m, bool is_news);
 void planning_on_random(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
 void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch epoch, const char *error, struct coord_effects *fx);
-// planning_drop: what is on its way may be lost, credits too. The next plan begins with full credits under a new plan_epoch; answers wait for it.
-void planning_drop(struct coordinator *c, struct coord_effects *fx);
+// planning_drop: what is on its way in a chain may be lost, credits too. Its next plan begins with full credits under a new plan_epoch; its answers
+// wait for it.
+void planning_drop(struct coordinator *c, struct chain *ch, struct coord_effects *fx);
 void planning_forget_pairs(struct coordinator *c, struct node_id id);
 // planning_retry counts again on members whose pause is over: after a failed load (where nothing works without them, that makes a new plan), and
 // after a loss.
@@ -246,8 +272,9 @@ void planning_retry(struct coordinator *c);
 int64_t planning_deadline_ns(const struct coordinator *c);
 
 // recovery.c
-// recovery_note_ready: the plan is ready. Decides for each halted session what must be computed again, and notes who holds what from now on.
-void recovery_note_ready(struct coordinator *c, struct coord_effects *fx);
+// recovery_note_ready: a chain's plan is ready. Decides for each of its halted sessions what must be computed again, and notes who holds what from
+// now on.
+void recovery_note_ready(struct coordinator *c, struct chain *ch, struct coord_effects *fx);
 // recovery_note_part: a member gets these layers, and keeps of what it holds what lies in them.
 void recovery_note_part(struct member *m, int32_t layer_begin, int32_t layer_end);
 
@@ -262,28 +289,28 @@ void sessions_end(struct coordinator *c, struct session *s, enum coord_end end, 
 // sessions_buf_take returns -1 when all are in use, which is our bug.
 int32_t sessions_buf_take(struct coordinator *c);
 void sessions_buf_give(struct coordinator *c, int32_t buf);
-// sessions_halt: the plan is gone, and with it what was on its way. Sessions keep their slots and tokens, and go on under the next plan
+// sessions_halt: a chain's plan is gone, and with it what was on its way. Sessions keep their slots and tokens, and go on under the next plan
 // from where they were: what was lost is computed again, nothing is sampled twice. From here on session_wait_ns counts.
-void sessions_halt(struct coordinator *c, struct coord_effects *fx);
+void sessions_halt(struct coordinator *c, struct chain *ch, struct coord_effects *fx);
 // sessions_restart: a stage does not hold what a session's steps build on. Everything is computed again from its tokens.
 void sessions_restart(struct coordinator *c, struct session *s, struct coord_effects *fx);
-// sessions_reset: a new plan begins with full credits.
-void sessions_reset(struct coordinator *c);
 void sessions_expire(struct coordinator *c, struct coord_effects *fx);
 void sessions_pump(struct coordinator *c, struct coord_effects *fx);
 int32_t sessions_count(const struct coordinator *c, enum session_state state);
+int32_t sessions_count_active(const struct coordinator *c, const struct chain *ch); // of one chain
 int64_t sessions_deadline_ns(const struct coordinator *c);
 
 // ring.c
-void ring_reset(struct coordinator *c);
+// ring_reset: a new plan begins with full credits.
+void ring_reset(struct coordinator *c, struct chain *ch);
 void ring_on_frame(struct coordinator *c, struct coord_link *l, const uint8_t *data, size_t len, struct coord_effects *fx);
 void ring_on_step_failed(struct coordinator *c, int32_t member, const struct msg *m, struct coord_effects *fx);
-void ring_send_steps(struct coordinator *c, struct coord_effects *fx);
+void ring_send_steps(struct coordinator *c, struct chain *ch, struct coord_effects *fx);
 // ring_give_credit: the head is done with a step of the last stage.
-void ring_give_credit(struct coordinator *c, struct coord_effects *fx);
+void ring_give_credit(struct coordinator *c, struct chain *ch, struct coord_effects *fx);
 // ring_on_retired: a data link of a member has a successor.
 void ring_on_retired(struct coordinator *c, int32_t member);
-// ring_check_stalls gives the ring up when an answer waited for it longer than stall_ns.
+// ring_check_stalls gives a ring up when an answer waited for it longer than stall_ns.
 void ring_check_stalls(struct coordinator *c, struct coord_effects *fx);
 int64_t ring_deadline_ns(const struct coordinator *c);
 // ring_forgive: this machine was away itself, so that nobody was slow.

@@ -3,14 +3,43 @@
 #include "base/assert.h"
 #include "base/log.h"
 
+#include <stdalign.h>
 #include <stdarg.h>
 #include <stdio.h>
 
+#define LINKS_PER_MEMBER 4 // two, and each one's successor while both live; join links
+
 // ---- effects
+
+// The worst cases: every session of a failed batch ends, and every stage is told of each; or every member is told of something, every link pinged.
+static int32_t effects_max(const struct coordinator_config *config)
+{
+	return coordinator_n_sessions(config) * (STAGES_MAX + 8) + (2 + LINKS_PER_MEMBER) * 2 * coordinator_n_members_max(config) +
+		768 * coordinator_n_chains(config);
+}
+
+#define EFFECT_BYTES_EACH 86 // most are short
+#define PLAN_BYTES 3072      // of one stage's part; a step may send those of every chain
+
+static size_t effect_bytes_max(const struct coordinator_config *config)
+{
+	return (size_t)effects_max(config) * EFFECT_BYTES_EACH + (size_t)(coordinator_n_chains(config) - 1) * STAGES_MAX * PLAN_BYTES;
+}
+
+size_t coordinator_effects_size(const struct coordinator_config *config)
+{
+	return sizeof(struct coord_effects) + (size_t)effects_max(config) * sizeof(struct coord_effect) + effect_bytes_max(config);
+}
+
+void coordinator_effects_init(const struct coordinator_config *config, struct coord_effects *fx)
+{
+	*fx = (struct coord_effects){.n_max = effects_max(config), .bytes_max = effect_bytes_max(config)};
+	fx->bytes = (uint8_t *)(fx->at + fx->n_max);
+}
 
 struct coord_effect *coord_fx(struct coord_effects *fx, enum coord_effect_type type)
 {
-	ASSERT(fx->n < COORD_EFFECTS_MAX);
+	ASSERT(fx->n < fx->n_max);
 	struct coord_effect *f = &fx->at[fx->n++];
 	memset(f, 0, sizeof *f);
 	f->type = type;
@@ -19,7 +48,7 @@ struct coord_effect *coord_fx(struct coord_effects *fx, enum coord_effect_type t
 
 const uint8_t *coord_fx_bytes(struct coord_effects *fx, const void *data, size_t len)
 {
-	ASSERT(len <= COORD_EFFECT_BYTES - fx->n_bytes);
+	ASSERT(len <= fx->bytes_max - fx->n_bytes);
 	uint8_t *p = fx->bytes + fx->n_bytes;
 	memcpy(p, data, len);
 	fx->n_bytes += len;
@@ -88,11 +117,12 @@ void coord_send_msg(struct coordinator *c, int32_t member, const struct msg *m, 
 void coord_lose_member(struct coordinator *c, int32_t member, const char *reason, struct coord_effects *fx)
 {
 	struct member *m = &c->members[member];
-	if (m->stage < 0 || c->plan_state == PLAN_NONE)
+	struct chain *ch = member_chain(c, member);
+	if (ch == NULL || m->stage < 0 || ch->plan_state == PLAN_NONE)
 		return;
 	coord_log(fx, LOG_WARNING, "node %s is lost (%s)", m->hello.name, reason);
-	planning_drop(c, fx);
-	snprintf(c->waiting_for, sizeof c->waiting_for, "node %s was lost: %s", m->hello.name, reason);
+	planning_drop(c, ch, fx);
+	snprintf(ch->waiting_for, sizeof ch->waiting_for, "node %s was lost: %s", m->hello.name, reason);
 }
 
 // ---- messages
@@ -100,7 +130,8 @@ void coord_lose_member(struct coordinator *c, int32_t member, const char *reason
 static void on_peer_link(struct coordinator *c, int32_t member, const struct msg *m, struct coord_effects *fx)
 {
 	struct member *mb = &c->members[member];
-	if (m->u.peer_link.epoch.v != c->plan.epoch.v || mb->stage < 0)
+	const struct chain *ch = member_chain(c, member);
+	if (ch == NULL || m->u.peer_link.epoch.v != ch->plan.epoch.v || mb->stage < 0)
 		return;
 	mb->next_direct = m->u.peer_link.direct;
 	if (!m->u.peer_link.broken)
@@ -113,8 +144,9 @@ static void on_peer_link(struct coordinator *c, int32_t member, const struct msg
 static void on_link_rtt(struct coordinator *c, int32_t member, const struct msg *m)
 {
 	struct member *mb = &c->members[member];
+	const struct chain *ch = member_chain(c, member);
 	int32_t next = mb->stage + 1;
-	if (mb->stage < 0 || next >= c->plan.n_stages || !node_id_is(c->plan.stages[next].node, m->u.link_rtt.peer))
+	if (ch == NULL || mb->stage < 0 || next >= ch->plan.n_stages || !node_id_is(ch->plan.stages[next].node, m->u.link_rtt.peer))
 		return;
 	if (!node_id_is(mb->next_peer, m->u.link_rtt.peer))
 		mb->next_rtt = (struct round_trip){.n = 0};
@@ -148,7 +180,7 @@ static void on_control(struct coordinator *c, struct coord_link *l, const uint8_
 	case MSG_NODE_REPORT: c->members[member].report = m.u.node_report; return;
 	case MSG_LEAVING:
 		c->members[member].leaving = true;
-		c->plan_dirty = c->plan_dirty || c->members[member].stage >= 0 || c->plan_state != PLAN_READY;
+		planning_note(c, &c->members[member], c->members[member].stage >= 0);
 		coord_log(fx, LOG_INFO, "node %s wants to leave", c->members[member].hello.name);
 		return;
 	default:
@@ -214,26 +246,109 @@ int64_t coordinator_deadline_ns(const struct coordinator *c)
 
 // ---- the machine
 
-size_t coordinator_size(void)
+static int32_t or_default(int32_t given, int32_t ours)
 {
-	return sizeof(struct coordinator);
+	return given > 0 ? given : ours;
+}
+
+int32_t coordinator_n_chains(const struct coordinator_config *config)
+{
+	return or_default(config->n_chains, 1);
+}
+
+int32_t coordinator_n_sessions(const struct coordinator_config *config)
+{
+	return or_default(config->limits.sessions_max, SESSIONS_MAX);
+}
+
+int32_t coordinator_n_members_max(const struct coordinator_config *config)
+{
+	return or_default(config->limits.nodes_max, NODES_MAX) + 1;
+}
+
+size_t coordinator_n_tokens(const struct coordinator_config *config)
+{
+	return (size_t)coordinator_n_sessions(config) * (size_t)config->ctx_len;
+}
+
+// Where each array lies behind the struct, in bytes from its beginning.
+struct places {
+	size_t members, links, sessions, head_owner, buf_used, replies, pairs, chains, slot_owner, end;
+};
+
+static size_t place(size_t *end, size_t n, size_t size)
+{
+	size_t at = *end;
+	*end += (n * size + alignof(max_align_t) - 1) / alignof(max_align_t) * alignof(max_align_t);
+	return at;
+}
+
+static void lay_out(const struct coordinator_config *config, struct places *p)
+{
+	size_t n_chains = (size_t)coordinator_n_chains(config), n_members = (size_t)coordinator_n_members_max(config);
+	size_t n_slots = n_chains * (size_t)config->n_slots, *end = &p->end;
+	p->end = 0;
+	(void)place(end, 1, sizeof(struct coordinator));
+	p->members = place(end, n_members, sizeof(struct member));
+	p->links = place(end, LINKS_PER_MEMBER * n_members, sizeof(struct coord_link));
+	p->sessions = place(end, (size_t)coordinator_n_sessions(config), sizeof(struct session));
+	p->head_owner = place(end, n_slots, sizeof(int32_t));
+	p->buf_used = place(end, (size_t)coordinator_n_bufs(config), sizeof(bool));
+	p->replies = place(end, n_chains * (size_t)config->hop_credits, sizeof(struct reply));
+	p->pairs = place(end, n_chains * PAIRS_MAX, sizeof(struct pair));
+	p->chains = place(end, n_chains, sizeof(struct chain));
+	p->slot_owner = place(end, n_slots, sizeof(int32_t));
+}
+
+size_t coordinator_size(const struct coordinator_config *config)
+{
+	struct places p;
+	lay_out(config, &p);
+	return p.end;
+}
+
+static void init_arrays(struct coordinator *c)
+{
+	const struct coordinator_config *config = &c->config;
+	struct places p;
+	uint8_t *base = (uint8_t *)c;
+	lay_out(config, &p);
+	c->n_chains = coordinator_n_chains(config);
+	c->n_sessions = coordinator_n_sessions(config);
+	c->n_members = coordinator_n_members_max(config);
+	c->n_links = LINKS_PER_MEMBER * (c->n_members - 1);
+	c->n_head_slots = c->n_chains * config->n_slots;
+	c->n_bufs = coordinator_n_bufs(config);
+	c->members = (struct member *)(base + p.members);
+	c->links = (struct coord_link *)(base + p.links);
+	c->sessions = (struct session *)(base + p.sessions);
+	c->head_owner = (int32_t *)(base + p.head_owner);
+	c->buf_used = (bool *)(base + p.buf_used);
+	c->replies = (struct reply *)(base + p.replies);
+	c->pairs = (struct pair *)(base + p.pairs);
+	c->chains = (struct chain *)(base + p.chains);
+	for (int32_t i = 0; i < c->n_chains; i++)
+		c->chains[i] = (struct chain){.index = i, .slot_owner = (int32_t *)(base + p.slot_owner) + i * config->n_slots};
 }
 
 void coordinator_init(struct coordinator *c, const struct coordinator_config *config, int32_t *token_memory)
 {
-	memset(c, 0, sizeof *c);
+	memset(c, 0, coordinator_size(config));
+	ASSERT(coordinator_n_chains(config) <= CHAINS_MAX);
 	ASSERT(config->n_slots >= 1 && config->n_slots <= SESSIONS_MAX);
 	ASSERT(config->hop_credits >= 1 && config->hop_credits <= HOP_CREDITS_MAX);
 	ASSERT(config->chunk_max >= 1 && config->chunk_max <= CHUNK_TOKENS_MAX);
 	ASSERT(coordinator_buf_bytes(config) + FRAME_STEP_BYTES <= DATA_RECORD_MAX);
 	c->config = *config;
+	init_arrays(c);
 	if (c->config.stall_ns == 0)
 		c->config.stall_ns = STALL_S_DEFAULT * INT64_C(1000000000);
-	for (int32_t i = 0; i < MEMBERS_MAX; i++)
-		c->members[i].stage = -1;
+	for (int32_t i = 0; i < c->n_members; i++)
+		c->members[i].chain = c->members[i].stage = -1;
 	if (config->has_local_node) {
 		struct member *m = &c->members[0];
 		m->used = m->is_local = true;
+		m->chain = 0;
 		m->record.id = config->self;
 		planning_init_member(m);
 		text_copy(m->record.name, sizeof m->record.name, config->local_name);
@@ -248,7 +363,8 @@ static void on_restored(struct coordinator *c, const struct coord_event *ev)
 	// Plans of this run are above those of every run before it, without a write per plan: a node never takes a new one for old.
 	c->last_epoch = (uint64_t)ev->wall_s << 20;
 	c->last_session = c->last_epoch; // a node may still hold something of an earlier run's sessions
-	c->plan_dirty = true;
+	for (int32_t i = 0; i < c->n_chains; i++)
+		c->chains[i].plan_dirty = true;
 }
 
 void coordinator_step(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
@@ -286,7 +402,7 @@ void coordinator_step(struct coordinator *c, const struct coord_event *ev, struc
 
 bool coordinator_find_psk(const struct coordinator *c, const uint8_t public_key[KEY_BYTES], uint8_t psk[KEY_BYTES])
 {
-	for (int32_t i = 0; i < MEMBERS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_members; i++) {
 		const struct member *m = &c->members[i];
 		if (m->used && !m->is_local && !m->pending && memcmp(m->record.public_key, public_key, KEY_BYTES) == 0) {
 			memcpy(psk, m->record.psk, KEY_BYTES);
@@ -322,6 +438,7 @@ static const char *state_words(const struct coordinator *c, const struct member 
 
 static void member_status(const struct coordinator *c, const struct member *m, struct coord_member_status *out)
 {
+	const struct chain *ch = member_chain(c, (int32_t)(m - c->members));
 	*out = (struct coord_member_status){.id = m->record.id, .is_local = m->is_local, .stage = m->stage, .n_relayed = m->n_relayed, .rtt = m->rtt,
 		.n_heard = m->n_heard, .n_late = m->n_late, .report = m->report};
 	text_copy(out->name, sizeof out->name, m->hello.name);
@@ -330,27 +447,32 @@ static void member_status(const struct coordinator *c, const struct member *m, s
 	text_copy(out->remote, sizeof out->remote, m->remote);
 	text_copy(out->simd, sizeof out->simd, m->hello.simd);
 	out->n_threads = m->hello.n_threads;
-	if (m->stage < 0)
+	if (ch == NULL || m->stage < 0)
 		return;
-	out->layer_begin = c->plan.stages[m->stage].layer_begin;
-	out->layer_end = c->plan.stages[m->stage].layer_end;
-	bool is_last = m->stage == c->plan.n_stages - 1;
-	if (!is_last && node_id_is(c->plan.stages[m->stage + 1].node, m->next_peer))
+	out->layer_begin = ch->plan.stages[m->stage].layer_begin;
+	out->layer_end = ch->plan.stages[m->stage].layer_end;
+	bool is_last = m->stage == ch->plan.n_stages - 1;
+	if (!is_last && node_id_is(ch->plan.stages[m->stage + 1].node, m->next_peer))
 		out->next_rtt = m->next_rtt;
-	bool is_direct = m->next_direct || (!is_last && !planning_is_between_machines(c, m->stage)); // over no relay but the machine it is for
+	bool is_direct = m->next_direct || (!is_last && !planning_is_between_machines(c, ch, m->stage)); // over no relay but the machine it is for
 	text_copy(out->next_link, sizeof out->next_link, is_last ? "head" : is_direct ? "direct" : "relay");
 }
 
 void coordinator_status(const struct coordinator *c, struct coord_status *out)
 {
-	memset(out, 0, sizeof *out);
-	out->plan_epoch = c->plan.epoch;
+	*out = (struct coord_status){.members_cap = out->members_cap, .members = out->members};
+	out->plan_epoch = c->chains[0].plan.epoch;
 	out->member_epoch = c->member_epoch;
-	out->ready = c->plan_state == PLAN_READY;
-	text_copy(out->waiting_for, sizeof out->waiting_for, c->waiting_for);
-	for (int32_t i = 0; i < MEMBERS_MAX; i++)
-		if (c->members[i].used && !c->members[i].pending)
-			member_status(c, &c->members[i], &out->members[out->n_members++]);
+	for (int32_t i = 0; i < c->n_chains; i++)
+		out->ready = out->ready || c->chains[i].plan_state == PLAN_READY;
+	text_copy(out->waiting_for, sizeof out->waiting_for, c->chains[0].waiting_for);
+	for (int32_t i = 0; i < c->n_members; i++) {
+		if (!c->members[i].used || c->members[i].pending)
+			continue;
+		if (out->n_members < out->members_cap)
+			member_status(c, &c->members[i], &out->members[out->n_members]);
+		out->n_members++;
+	}
 	out->n_active = sessions_count(c, SESSION_ACTIVE);
 	out->n_waiting = sessions_count(c, SESSION_WAITING);
 	for (int32_t i = 0; i < INVITES_MAX; i++)
@@ -365,9 +487,26 @@ void coordinator_status(const struct coordinator *c, struct coord_status *out)
 static int32_t count_bufs(const struct coordinator *c)
 {
 	int32_t n = c->n_replies + (c->sample_id != 0 ? c->n_sample : 0) + (c->forward_id != 0 ? c->n_embed : 0);
-	for (int32_t i = 0; i < SESSIONS_MAX; i++)
+	for (int32_t i = 0; i < c->n_sessions; i++)
 		n += c->sessions[i].state == SESSION_ACTIVE && c->sessions[i].ready_buf >= 0;
 	return n;
+}
+
+static void check_chain(const struct coordinator *c, const struct chain *ch)
+{
+	ASSERT(ch->credits_out >= 0 && ch->credits_out <= c->config.hop_credits);
+	ASSERT(ch->n_held >= 0 && ch->n_held <= c->config.hop_credits);
+	ASSERT(!ch->draining || ch->credits_out < c->config.hop_credits);
+	for (int32_t i = 0; i < STAGES_MAX; i++)
+		ASSERT(ch->relays[i] >= 0 && ch->relays[i] <= c->config.hop_credits);
+	for (int32_t slot = 0; slot < c->config.n_slots; slot++) {
+		if (ch->slot_owner[slot] < 0)
+			continue;
+		const struct session *s = &c->sessions[ch->slot_owner[slot]];
+		ASSERT(s->state == SESSION_ACTIVE);
+		ASSERT(s->chain == ch->index);
+		ASSERT(s->slot == slot);
+	}
 }
 
 void coordinator_check(const struct coordinator *c)
@@ -376,23 +515,14 @@ void coordinator_check(const struct coordinator *c)
 	for (int32_t i = 0; i < c->n_bufs; i++)
 		used += c->buf_used[i];
 	ASSERT(used == count_bufs(c));
-	ASSERT(c->credits_out >= 0 && c->credits_out <= c->config.hop_credits);
-	ASSERT(c->n_held >= 0 && c->n_held <= c->config.hop_credits);
-	ASSERT(!c->draining || c->credits_out < c->config.hop_credits);
-	for (int32_t i = 0; i < STAGES_MAX; i++)
-		ASSERT(c->relays[i] >= 0 && c->relays[i] <= c->config.hop_credits);
-	for (int32_t slot = 0; slot < c->config.n_slots; slot++) {
-		if (c->slot_owner[slot] < 0)
-			continue;
-		const struct session *s = &c->sessions[c->slot_owner[slot]];
-		ASSERT(s->state == SESSION_ACTIVE);
-		ASSERT(s->slot == slot);
-	}
-	for (int32_t i = 0; i < SESSIONS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_chains; i++)
+		check_chain(c, &c->chains[i]);
+	for (int32_t i = 0; i < c->n_sessions; i++) {
 		const struct session *s = &c->sessions[i];
 		if (s->state != SESSION_ACTIVE)
 			continue;
-		ASSERT(c->slot_owner[s->slot] == i);
+		ASSERT(c->chains[s->chain].slot_owner[s->slot] == i);
+		ASSERT(c->head_owner[s->head_slot] == i);
 		ASSERT(s->seq_back <= s->seq_sent);
 		ASSERT(s->pos_back <= s->n_embedded && s->n_embedded <= s->n_tokens && s->n_tokens <= s->n_max);
 	}

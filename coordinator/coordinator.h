@@ -30,9 +30,6 @@
 #include <stdint.h>
 
 #define COORD_ITEMS_MAX 64      // items of one FORWARD or SAMPLE
-#define COORD_EFFECTS_MAX 6144  // worst case: every session of a failed batch ends, and every stage is told of each
-#define COORD_EFFECT_BYTES (512 * 1024)
-#define COORD_LINKS_MAX 256     // two per member, and each one's successor while both live; join links
 #define INVITES_MAX 8           // outstanding (link-protocol.md)
 #define TOKEN_ID_BYTES 8
 #define STOP_IDS_MAX 16
@@ -56,13 +53,21 @@ struct invite_record {
 	struct node_id bound_to;
 };
 
+// Maxima of one coordinator, from which its memory follows; 0: the default of base/limits.h.
+struct coordinator_limits {
+	int32_t nodes_max;    // members, the local node aside
+	int32_t sessions_max; // requests under way or waiting
+};
+
 struct coordinator_config {
+	struct coordinator_limits limits;
+	int32_t n_chains;      // rings that each hold every layer; 0: one. At most CHAINS_MAX
 	struct node_id self;
 	uint8_t cluster_id[CLUSTER_ID_BYTES];
 	uint8_t model_hash[HASH_BYTES];
 	int32_t n_layers, hidden_dim, vocab_size;
 	enum wire_type wire;
-	int32_t n_slots;       // 1 .. SESSIONS_MAX
+	int32_t n_slots;       // of each chain: 1 .. SESSIONS_MAX
 	int32_t ctx_len;
 	int32_t chunk_max;     // tokens of one prefill step; a step frame fits DATA_RECORD_MAX
 	int32_t hop_credits;
@@ -195,7 +200,7 @@ struct coord_embed_item {
 // SAMPLE: final norm and lm_head of n_rows hidden states in buf, in position order; draw from the last one when `draw`.
 struct coord_sample_item {
 	uint64_t req;
-	int32_t slot;   // identifies the session's running hash
+	int32_t slot;   // identifies the session's running hash: 0 .. n_chains * n_slots - 1
 	int32_t buf;
 	int32_t n_rows;
 	bool hash;      // add the logits of every row to the session's hash
@@ -292,17 +297,22 @@ struct coord_effect {
 };
 
 struct coord_effects {
-	int32_t n;
-	struct coord_effect at[COORD_EFFECTS_MAX];
-	size_t n_bytes;
-	uint8_t bytes[COORD_EFFECT_BYTES];
+	int32_t n, n_max;
+	size_t n_bytes, bytes_max;
+	uint8_t *bytes; // (bytes_max), behind the effects
+	struct coord_effect at[];
 };
 
 struct coordinator;
 
-// Memory it wants: coordinator_size() bytes and, for the sessions' tokens, SESSIONS_MAX * ctx_len ids. Buffers the host provides:
-// coordinator_n_bufs() of coordinator_buf_bytes() each.
-size_t coordinator_size(void);
+// Memory it wants of its host, by the limits of a config: coordinator_size() bytes, aligned like what malloc returns; coordinator_n_tokens() ids of
+// the sessions' tokens; and for what a step returns coordinator_effects_size() bytes. Buffers: coordinator_n_bufs() of coordinator_buf_bytes() each.
+size_t coordinator_size(const struct coordinator_config *config);
+size_t coordinator_n_tokens(const struct coordinator_config *config);
+size_t coordinator_effects_size(const struct coordinator_config *config);
+void coordinator_effects_init(const struct coordinator_config *config, struct coord_effects *fx);
+int32_t coordinator_n_chains(const struct coordinator_config *config);
+int32_t coordinator_n_sessions(const struct coordinator_config *config); // at most, under way or waiting
 void coordinator_init(struct coordinator *c, const struct coordinator_config *config, int32_t *token_memory);
 int32_t coordinator_n_bufs(const struct coordinator_config *config);
 size_t coordinator_buf_bytes(const struct coordinator_config *config);
@@ -337,18 +347,20 @@ struct coord_member_status {
 };
 
 struct coord_status {
-	struct plan_epoch plan_epoch;
+	int32_t members_cap;
+	struct coord_member_status *members; // (members_cap) the caller's; both are set before the call
+	int32_t n_members;                   // there are; the first members_cap of them are told of
+	struct plan_epoch plan_epoch;        // of the first chain
 	struct member_epoch member_epoch;
-	bool ready;
+	bool ready;                   // a chain is
 	char waiting_for[REASON_CAP]; // when not ready
-	int32_t n_members;
-	struct coord_member_status members[NODES_MAX + 1];
 	int32_t n_active, n_waiting;  // sessions
 	int32_t n_invites;
 	int32_t n_bufs_used;
 	uint64_t n_requests, n_tokens;
 	uint64_t n_recovered; // answers that went on under a new plan
 };
+int32_t coordinator_n_members_max(const struct coordinator_config *config);
 void coordinator_status(const struct coordinator *c, struct coord_status *out);
 
 #endif

@@ -11,15 +11,23 @@
 
 int32_t member_find(const struct coordinator *c, struct node_id id)
 {
-	for (int32_t i = 0; i < MEMBERS_MAX; i++)
+	for (int32_t i = 0; i < c->n_members; i++)
 		if (c->members[i].used && node_id_is(c->members[i].record.id, id))
 			return i;
 	return -1;
 }
 
-int32_t member_of_stage(const struct coordinator *c, int32_t stage)
+struct chain *member_chain(const struct coordinator *c, int32_t member)
 {
-	return member_find(c, c->plan.stages[stage].node);
+	int32_t i = c->members[member].chain;
+	return i >= 0 ? &c->chains[i] : NULL;
+}
+
+int32_t member_of_stage(const struct coordinator *c, const struct chain *ch, int32_t stage)
+{
+	int32_t m = ch->members[stage];
+	bool is_same = c->members[m].used && node_id_is(c->members[m].record.id, ch->plan.stages[stage].node);
+	return is_same ? m : member_find(c, ch->plan.stages[stage].node); // revoked, and perhaps back in another place
 }
 
 bool member_is_eligible(const struct member *m)
@@ -27,9 +35,9 @@ bool member_is_eligible(const struct member *m)
 	return m->used && !m->pending && m->state == MEMBER_READY && m->has_data && !m->leaving && !m->drained && m->retry_ns == 0;
 }
 
-static void set_member(struct member *m, const struct member_record *r)
+static void set_member(const struct coordinator *c, struct member *m, const struct member_record *r)
 {
-	*m = (struct member){.used = true, .record = *r, .stage = -1};
+	*m = (struct member){.used = true, .record = *r, .chain = c->n_chains == 1 ? 0 : -1, .stage = -1};
 	text_copy(m->hello.name, sizeof m->hello.name, r->name);
 	planning_init_member(m);
 }
@@ -37,8 +45,8 @@ static void set_member(struct member *m, const struct member_record *r)
 void members_restore(struct coordinator *c, const struct coord_event *ev)
 {
 	c->member_epoch = ev->u.restored.member_epoch;
-	for (int32_t i = 0; i < ev->u.restored.n_members && i < NODES_MAX; i++)
-		set_member(&c->members[1 + i], &ev->u.restored.members[i]);
+	for (int32_t i = 0; i < ev->u.restored.n_members && 1 + i < c->n_members; i++)
+		set_member(c, &c->members[1 + i], &ev->u.restored.members[i]);
 	for (int32_t i = 0; i < ev->u.restored.n_invites && i < INVITES_MAX; i++) {
 		c->invites[i] = ev->u.restored.invites[i];
 		c->invite_used[i] = true;
@@ -194,14 +202,14 @@ static void name_by_id(struct member_record *r)
 
 static int32_t new_member(struct coordinator *c, const struct coord_event *ev)
 {
-	for (int32_t i = 1; i < MEMBERS_MAX; i++) {
+	for (int32_t i = 1; i < c->n_members; i++) {
 		if (c->members[i].used)
 			continue;
 		struct member_record r = {.id = ev->u.join.id};
 		memcpy(r.public_key, ev->u.join.public_key, KEY_BYTES);
 		memcpy(r.psk, ev->u.join.random, KEY_BYTES);
 		name_by_id(&r);
-		set_member(&c->members[i], &r);
+		set_member(c, &c->members[i], &r);
 		c->members[i].pending = true;
 		return i;
 	}
@@ -237,7 +245,7 @@ void members_on_join(struct coordinator *c, const struct coord_event *ev, struct
 	struct store_wait *w = m >= 0 ? store(c, STORE_BIND, STORE_FOR_JOIN, fx, &f) : NULL;
 	if (w == NULL) {
 		if (m < 0)
-			coord_log(fx, LOG_ERROR, "a machine wants to join, but the cluster has its %d members", NODES_MAX);
+			coord_log(fx, LOG_ERROR, "a machine wants to join, but the cluster has its %d members", c->n_members - 1);
 		else if (c->members[m].pending && !is_storing(c, STORE_FOR_JOIN, ev->u.join.id))
 			c->members[m].used = false;
 		refuse(link, fx);
@@ -263,7 +271,7 @@ static void on_join_stored(struct coordinator *c, const struct store_wait *w, en
 	// A machine that came twice has another write under way: what that one says counts.
 	bool is_last = !is_storing(c, STORE_FOR_JOIN, w->node);
 	if (is_last && m >= 0 && c->members[m].pending)
-		c->members[m] = (struct member){.stage = -1};
+		c->members[m] = (struct member){.chain = -1, .stage = -1};
 	if (is_last && inv >= 0)
 		c->invites[inv].bound = false;
 	coord_log(fx, LOG_ERROR, "a machine wanted to join, but its membership could not be written to the state directory");
@@ -358,8 +366,9 @@ static void on_name_stored(struct coordinator *c, const struct store_wait *w, en
 void members_on_hello(struct coordinator *c, int32_t member, const struct msg_hello *h, struct coord_effects *fx)
 {
 	struct member *m = &c->members[member];
-	bool has_plan = c->plan_state == PLAN_LOADING || c->plan_state == PLAN_READY;
-	bool keeps_plan = has_plan && m->stage >= 0 && h->epoch.v == c->plan.epoch.v;
+	const struct chain *ch = member_chain(c, member);
+	bool has_plan = ch != NULL && (ch->plan_state == PLAN_LOADING || ch->plan_state == PLAN_READY);
+	bool keeps_plan = has_plan && m->stage >= 0 && h->epoch.v == ch->plan.epoch.v;
 	if (m->stage >= 0 && !keeps_plan)
 		coord_lose_member(c, member, "it has forgotten its part", fx);
 	m->hello = *h;
@@ -390,7 +399,7 @@ void members_on_hello(struct coordinator *c, int32_t member, const struct msg_he
 	out.u.welcome.member_epoch = c->member_epoch;
 	coord_send_msg(c, member, &out, fx);
 	if (!keeps_plan) {
-		c->plan_dirty = c->plan_dirty || m->settle_ns == 0 || c->plan_state != PLAN_READY;
+		planning_note(c, m, m->settle_ns == 0);
 		coord_log(fx, LOG_INFO, "node %s is here (%s, %u threads)", h->name, h->simd, h->n_threads);
 	}
 }
@@ -415,7 +424,7 @@ static int32_t find_named(const struct coordinator *c, const char *who, int32_t 
 {
 	int32_t found = -1;
 	*n_found = 0;
-	for (int32_t i = 0; i < MEMBERS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_members; i++) {
 		const struct member *m = &c->members[i];
 		if (!m->used || m->is_local || m->pending)
 			continue;
@@ -459,13 +468,13 @@ void members_on_drain(struct coordinator *c, const struct coord_event *ev, struc
 	char why[REASON_CAP];
 	bool was_drained = m->drained;
 	m->drained = !ev->u.revoke.undo;
-	if (m->drained && m->stage >= 0 && !planning_is_possible(c, why)) {
+	if (m->drained && m->stage >= 0 && !planning_is_possible(c, member_chain(c, i), why)) {
 		m->drained = was_drained;
 		coord_answer(fx, ticket, ERR_STATE, "nobody could take its layers: %s", why);
 		return;
 	}
-	bool matters = m->stage >= 0 || member_is_eligible(m) || c->plan_state != PLAN_READY;
-	c->plan_dirty = c->plan_dirty || (m->drained != was_drained && matters);
+	if (m->drained != was_drained)
+		planning_note(c, m, m->stage >= 0 || member_is_eligible(m));
 	coord_log(fx, LOG_INFO, "node %s %s", m->hello.name, m->drained ? "shall hold no layers" : "may hold layers again");
 	coord_answer(fx, ticket, OK, "%s", m->hello.name);
 }
@@ -498,7 +507,7 @@ static void on_revoke_stored(struct coordinator *c, const struct store_wait *w, 
 	}
 	if (w->member_epoch.v > c->member_epoch.v)
 		c->member_epoch = w->member_epoch;
-	c->plan_dirty = c->plan_dirty || c->plan_state != PLAN_READY; // a plan whose keys are still drawn names the node, too
+	planning_note(c, i >= 0 ? &c->members[i] : NULL, false); // a plan whose keys are still drawn names the node, too
 	if (i < 0) {
 		coord_answer(fx, w->ticket, OK, "%s", "");
 		return;
@@ -510,12 +519,12 @@ static void on_revoke_stored(struct coordinator *c, const struct store_wait *w, 
 		wipe_invite(c, inv);
 	planning_forget_pairs(c, w->node);
 	memset(&c->members[i], 0, sizeof c->members[i]);
-	c->members[i].stage = -1;
+	c->members[i].chain = c->members[i].stage = -1;
 
 	struct msg m = {.type = MSG_REVOKED};
 	m.u.revoked.member_epoch = c->member_epoch;
 	m.u.revoked.node = w->node;
-	for (int32_t k = 0; k < MEMBERS_MAX; k++)
+	for (int32_t k = 0; k < c->n_members; k++)
 		if (c->members[k].used)
 			coord_send_msg(c, k, &m, fx);
 	coord_answer(fx, w->ticket, OK, "%s", "");

@@ -16,10 +16,10 @@ void planning_init_member(struct member *m)
 	backoff_init(&m->backoff, &load_backoff, load_u64(m->record.id.b));
 }
 
-bool planning_is_between_machines(const struct coordinator *c, int32_t stage)
+bool planning_is_between_machines(const struct coordinator *c, const struct chain *ch, int32_t stage)
 {
-	const struct member *a = &c->members[member_of_stage(c, stage)];
-	const struct member *b = &c->members[member_of_stage(c, stage + 1)];
+	const struct member *a = &c->members[member_of_stage(c, ch, stage)];
+	const struct member *b = &c->members[member_of_stage(c, ch, stage + 1)];
 	return !a->is_local && !b->is_local;
 }
 
@@ -33,25 +33,37 @@ static bool is_pair(const struct pair *p, struct node_id a, struct node_id b)
 
 static struct pair *find_pair(struct coordinator *c, struct node_id a, struct node_id b)
 {
-	for (int32_t i = 0; i < PAIRS_MAX; i++)
+	for (int32_t i = 0; i < c->n_chains * PAIRS_MAX; i++)
 		if (c->pairs[i].used && is_pair(&c->pairs[i], a, b))
 			return &c->pairs[i];
 	return NULL;
 }
 
-static bool is_in_plan(const struct coordinator *c, const struct pair *p)
+static bool is_in_plan(const struct chain *ch, const struct pair *p)
 {
-	for (int32_t i = 0; i + 1 < c->plan.n_stages; i++)
-		if (is_pair(p, c->plan.stages[i].node, c->plan.stages[i + 1].node))
+	for (int32_t i = 0; i + 1 < ch->plan.n_stages; i++)
+		if (is_pair(p, ch->plan.stages[i].node, ch->plan.stages[i + 1].node))
 			return true;
 	return false;
 }
 
-// missing_pair returns the first stage whose hop to the next one has no key yet, or -1.
-static int32_t missing_pair(struct coordinator *c)
+static struct pair *free_pair(struct coordinator *c)
 {
-	for (int32_t i = 0; i + 1 < c->plan.n_stages; i++)
-		if (planning_is_between_machines(c, i) && find_pair(c, c->plan.stages[i].node, c->plan.stages[i + 1].node) == NULL)
+	for (int32_t i = 0; i < c->n_chains * PAIRS_MAX; i++) {
+		bool is_needed = false;
+		for (int32_t k = 0; c->pairs[i].used && k < c->n_chains; k++)
+			is_needed = is_needed || is_in_plan(&c->chains[k], &c->pairs[i]);
+		if (!is_needed)
+			return &c->pairs[i];
+	}
+	return NULL;
+}
+
+// missing_pair returns the first stage whose hop to the next one has no key yet, or -1.
+static int32_t missing_pair(struct coordinator *c, const struct chain *ch)
+{
+	for (int32_t i = 0; i + 1 < ch->plan.n_stages; i++)
+		if (planning_is_between_machines(c, ch, i) && find_pair(c, ch->plan.stages[i].node, ch->plan.stages[i + 1].node) == NULL)
 			return i;
 	return -1;
 }
@@ -59,14 +71,13 @@ static int32_t missing_pair(struct coordinator *c)
 void planning_on_random(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
 {
 	c->random_asked = false;
-	int32_t stage = c->plan_state == PLAN_KEYS ? missing_pair(c) : -1;
-	if (stage < 0)
-		return;
-	for (int32_t i = 0; i < PAIRS_MAX; i++) {
-		struct pair *p = &c->pairs[i];
-		if (p->used && is_in_plan(c, p))
+	for (int32_t i = 0; i < c->n_chains; i++) {
+		const struct chain *ch = &c->chains[i];
+		int32_t stage = ch->plan_state == PLAN_KEYS ? missing_pair(c, ch) : -1;
+		struct pair *p = stage >= 0 ? free_pair(c) : NULL;
+		if (p == NULL)
 			continue;
-		*p = (struct pair){.a = c->plan.stages[stage].node, .b = c->plan.stages[stage + 1].node, .used = true};
+		*p = (struct pair){.a = ch->plan.stages[stage].node, .b = ch->plan.stages[stage + 1].node, .used = true};
 		memcpy(p->psk, ev->u.random.bytes, KEY_BYTES);
 		planning_pump(c, fx);
 		return;
@@ -75,7 +86,7 @@ void planning_on_random(struct coordinator *c, const struct coord_event *ev, str
 
 void planning_forget_pairs(struct coordinator *c, struct node_id id)
 {
-	for (int32_t i = 0; i < PAIRS_MAX; i++)
+	for (int32_t i = 0; i < c->n_chains * PAIRS_MAX; i++)
 		if (c->pairs[i].used && (node_id_is(c->pairs[i].a, id) || node_id_is(c->pairs[i].b, id)))
 			memset(&c->pairs[i], 0, sizeof c->pairs[i]);
 }
@@ -102,55 +113,55 @@ static void fill_peer(struct coordinator *c, const struct member *m, const uint8
 	add_address(&out->addresses, m->remote, m->hello.port);
 }
 
-static void send_plan(struct coordinator *c, int32_t stage, struct coord_effects *fx)
+static void send_plan(struct coordinator *c, const struct chain *ch, int32_t stage, struct coord_effects *fx)
 {
-	int32_t member = member_of_stage(c, stage);
+	int32_t member = member_of_stage(c, ch, stage);
 	struct msg m = {.type = MSG_PLAN};
 	struct msg_plan *p = &m.u.plan;
-	p->epoch = c->plan.epoch;
-	p->n_stages = c->plan.n_stages;
+	p->epoch = ch->plan.epoch;
+	p->n_stages = ch->plan.n_stages;
 	p->stage = stage;
-	p->layers = layer_spans_one(c->plan.stages[stage].layer_begin, c->plan.stages[stage].layer_end);
+	p->layers = layer_spans_one(ch->plan.stages[stage].layer_begin, ch->plan.stages[stage].layer_end);
 	p->wire = c->config.wire;
 	p->n_slots = c->config.n_slots;
 	p->ctx_len = c->config.ctx_len;
 	p->chunk_max = c->config.chunk_max;
 	p->hop_credits = c->config.hop_credits;
-	if (stage > 0 && planning_is_between_machines(c, stage - 1)) {
-		const struct pair *k = find_pair(c, c->plan.stages[stage - 1].node, c->plan.stages[stage].node);
-		fill_peer(c, &c->members[member_of_stage(c, stage - 1)], k->psk, &p->prev);
+	if (stage > 0 && planning_is_between_machines(c, ch, stage - 1)) {
+		const struct pair *k = find_pair(c, ch->plan.stages[stage - 1].node, ch->plan.stages[stage].node);
+		fill_peer(c, &c->members[member_of_stage(c, ch, stage - 1)], k->psk, &p->prev);
 	}
-	if (stage + 1 < c->plan.n_stages && planning_is_between_machines(c, stage)) {
-		const struct pair *k = find_pair(c, c->plan.stages[stage].node, c->plan.stages[stage + 1].node);
-		fill_peer(c, &c->members[member_of_stage(c, stage + 1)], k->psk, &p->next);
+	if (stage + 1 < ch->plan.n_stages && planning_is_between_machines(c, ch, stage)) {
+		const struct pair *k = find_pair(c, ch->plan.stages[stage].node, ch->plan.stages[stage + 1].node);
+		fill_peer(c, &c->members[member_of_stage(c, ch, stage + 1)], k->psk, &p->next);
 	}
 	recovery_note_part(&c->members[member], p->layers.at[0].begin, p->layers.at[0].end);
 	c->members[member].stage = stage;
-	c->members[member].told = c->plan.epoch;
+	c->members[member].told = ch->plan.epoch;
 	c->members[member].loaded = false;
 	c->members[member].next_direct = false;
 	coord_send_msg(c, member, &m, fx);
 }
 
-static void send_all(struct coordinator *c, struct coord_effects *fx)
+static void send_all(struct coordinator *c, struct chain *ch, struct coord_effects *fx)
 {
-	c->plan_state = PLAN_LOADING;
-	sessions_reset(c);
-	for (int32_t i = 0; i < c->plan.n_stages; i++)
-		send_plan(c, i, fx);
-	snprintf(c->waiting_for, sizeof c->waiting_for, "the nodes are loading their layers");
+	ch->plan_state = PLAN_LOADING;
+	ring_reset(c, ch);
+	for (int32_t i = 0; i < ch->plan.n_stages; i++)
+		send_plan(c, ch, i, fx);
+	snprintf(ch->waiting_for, sizeof ch->waiting_for, "the nodes are loading their layers");
 }
 
 // tell_outsiders: who is here without a part must not go on with an old one, its memory and its dialling.
-static void tell_outsiders(struct coordinator *c, struct coord_effects *fx)
+static void tell_outsiders(struct coordinator *c, const struct chain *ch, struct coord_effects *fx)
 {
 	struct msg m = {.type = MSG_PLAN};
-	m.u.plan.epoch = c->plan.epoch;
-	for (int32_t i = 0; i < MEMBERS_MAX; i++) {
+	m.u.plan.epoch = ch->plan.epoch;
+	for (int32_t i = 0; i < c->n_members; i++) {
 		struct member *mb = &c->members[i];
-		if (!mb->used || mb->pending || mb->state != MEMBER_READY || mb->stage >= 0 || mb->told.v == c->plan.epoch.v)
+		if (!mb->used || mb->pending || mb->state != MEMBER_READY || mb->stage >= 0 || mb->told.v == ch->plan.epoch.v)
 			continue;
-		mb->told = c->plan.epoch;
+		mb->told = ch->plan.epoch;
 		mb->kv_epoch.v = 0;
 		coord_send_msg(c, i, &m, fx);
 	}
@@ -162,7 +173,7 @@ static void tell_outsiders(struct coordinator *c, struct coord_effects *fx)
 static void add_failure(const struct coordinator *c, char why[REASON_CAP])
 {
 	size_t len = strlen(why);
-	for (int32_t i = 0; i < MEMBERS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_members; i++) {
 		const struct member *m = &c->members[i];
 		if (!m->used || m->state != MEMBER_READY || m->retry_ns == 0)
 			continue;
@@ -180,15 +191,15 @@ static bool say_missing(const struct coordinator *c, char why[REASON_CAP], const
 }
 
 // repair changes the lost plan as little as can be: answers wait for it. False when there is none to change.
-static bool repair(const struct coordinator *c, const struct node_id *nodes, int32_t n, struct plan *out)
+static bool repair(const struct chain *ch, const struct node_id *nodes, int32_t n, struct plan *out)
 {
 	bool alive[STAGES_MAX], taken[STAGES_MAX] = {false};
 	struct node_id spares[STAGES_MAX];
 	int32_t n_spares = 0;
-	for (int32_t i = 0; i < c->plan.n_stages; i++) {
+	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
 		alive[i] = false;
 		for (int32_t k = 0; k < n; k++) {
-			if (!node_id_is(nodes[k], c->plan.stages[i].node))
+			if (!node_id_is(nodes[k], ch->plan.stages[i].node))
 				continue;
 			alive[i] = taken[k] = true;
 		}
@@ -196,18 +207,18 @@ static bool repair(const struct coordinator *c, const struct node_id *nodes, int
 	for (int32_t k = 0; k < n; k++)
 		if (!taken[k])
 			spares[n_spares++] = nodes[k];
-	return plan_repair(&c->plan, alive, spares, n_spares, out) == OK;
+	return plan_repair(&ch->plan, alive, spares, n_spares, out) == OK;
 }
 
 // choose fills `out` from who is here; false when that is not enough, and `why` says so.
-static bool choose(const struct coordinator *c, struct plan *out, bool *is_repair, char why[REASON_CAP])
+static bool choose(const struct coordinator *c, const struct chain *ch, struct plan *out, bool *is_repair, char why[REASON_CAP])
 {
 	*is_repair = false;
-	bool is_running = c->plan_state == PLAN_READY;
+	bool is_running = ch->plan_state == PLAN_READY;
 	struct node_id nodes[STAGES_MAX];
 	const char *names[STAGES_MAX];
 	int32_t n = 0, n_joined = 0;
-	for (int32_t i = 0; i < MEMBERS_MAX && n < STAGES_MAX; i++) {
+	for (int32_t i = 0; i < c->n_members && n < STAGES_MAX; i++) {
 		const struct member *m = &c->members[i];
 		if (!member_is_eligible(m) || (is_running && m->stage < 0 && m->settle_ns != 0))
 			continue;
@@ -224,7 +235,7 @@ static bool choose(const struct coordinator *c, struct plan *out, bool *is_repai
 		return false;
 	}
 	// With a given split only a spare may take a gap: nobody's share changes.
-	*is_repair = sessions_count(c, SESSION_ACTIVE) > 0 && repair(c, nodes, n, out) && (c->config.n_split == 0 || out->n_stages == c->config.n_split);
+	*is_repair = sessions_count_active(c, ch) > 0 && repair(ch, nodes, n, out) && (c->config.n_split == 0 || out->n_stages == c->config.n_split);
 	if (*is_repair)
 		return true;
 	if (c->config.n_split == 0) {
@@ -241,11 +252,11 @@ static bool choose(const struct coordinator *c, struct plan *out, bool *is_repai
 	return true;
 }
 
-bool planning_is_possible(const struct coordinator *c, char why[REASON_CAP])
+bool planning_is_possible(const struct coordinator *c, const struct chain *ch, char why[REASON_CAP])
 {
 	struct plan p;
 	bool is_repair;
-	return choose(c, &p, &is_repair, why);
+	return choose(c, ch, &p, &is_repair, why);
 }
 
 static bool same_stages(const struct plan *a, const struct plan *b)
@@ -253,24 +264,35 @@ static bool same_stages(const struct plan *a, const struct plan *b)
 	return a->n_stages == b->n_stages && memcmp(a->stages, b->stages, (size_t)a->n_stages * sizeof a->stages[0]) == 0;
 }
 
-void planning_drop(struct coordinator *c, struct coord_effects *fx)
+void planning_drop(struct coordinator *c, struct chain *ch, struct coord_effects *fx)
 {
-	bool was_ready = c->plan_state == PLAN_READY;
-	c->plan_state = PLAN_NONE;
-	c->plan_dirty = true;
+	bool was_ready = ch->plan_state == PLAN_READY;
+	ch->plan_state = PLAN_NONE;
+	ch->plan_dirty = true;
 	if (was_ready)
-		sessions_halt(c, fx);
-	for (int32_t i = 0; i < MEMBERS_MAX; i++)
-		c->members[i].stage = -1;
+		sessions_halt(c, ch, fx);
+	for (int32_t i = 0; i < c->n_members; i++)
+		if (c->members[i].chain == ch->index)
+			c->members[i].stage = -1;
+}
+
+void planning_note(struct coordinator *c, const struct member *m, bool is_news)
+{
+	for (int32_t i = 0; i < c->n_chains; i++) {
+		struct chain *ch = &c->chains[i];
+		bool is_own = m != NULL && m->chain == i, concerns = m == NULL || m->chain < 0 || is_own;
+		ch->plan_dirty = ch->plan_dirty || (is_own && is_news) || (concerns && ch->plan_state != PLAN_READY);
+	}
 }
 
 // say_bye lets go who wanted to leave and is not needed any more.
 static void say_bye(struct coordinator *c, struct coord_effects *fx)
 {
 	struct msg m = {.type = MSG_BYE};
-	for (int32_t i = 0; i < MEMBERS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_members; i++) {
 		struct member *mb = &c->members[i];
-		if (!mb->used || !mb->leaving || mb->bye_sent || (c->plan_state != PLAN_NONE && mb->stage >= 0))
+		const struct chain *ch = member_chain(c, i);
+		if (!mb->used || !mb->leaving || mb->bye_sent || (ch != NULL && ch->plan_state != PLAN_NONE && mb->stage >= 0))
 			continue;
 		mb->bye_sent = true;
 		coord_send_msg(c, i, &m, fx);
@@ -278,111 +300,132 @@ static void say_bye(struct coordinator *c, struct coord_effects *fx)
 }
 
 // is_starting: the node on this machine has not said Hello yet. That takes a moment, and is nothing to warn of.
-static bool is_starting(const struct coordinator *c)
+static bool is_starting(const struct coordinator *c, const struct chain *ch)
 {
-	return c->config.has_local_node && !c->had_plan && c->members[0].state != MEMBER_READY;
+	return c->config.has_local_node && c->members[0].chain == ch->index && !c->had_plan && c->members[0].state != MEMBER_READY;
 }
 
-static void make_plan(struct coordinator *c, struct coord_effects *fx)
+static void make_plan(struct coordinator *c, struct chain *ch, struct coord_effects *fx)
 {
 	struct plan p;
 	char why[REASON_CAP];
-	c->plan_dirty = false;
+	ch->plan_dirty = false;
 	bool is_repair;
-	if (!choose(c, &p, &is_repair, why)) {
-		planning_drop(c, fx);
-		c->plan_dirty = false;
-		if (!is_starting(c) && strcmp(why, c->waiting_for) != 0)
+	if (!choose(c, ch, &p, &is_repair, why)) {
+		planning_drop(c, ch, fx);
+		ch->plan_dirty = false;
+		if (!is_starting(c, ch) && strcmp(why, ch->waiting_for) != 0)
 			coord_log(fx, LOG_WARNING, "no plan: %s", why);
-		text_copy(c->waiting_for, sizeof c->waiting_for, why);
+		text_copy(ch->waiting_for, sizeof ch->waiting_for, why);
 		return;
 	}
-	if (c->plan_state == PLAN_READY && same_stages(&p, &c->plan)) {
-		c->plan_repaired = false;
+	if (ch->plan_state == PLAN_READY && same_stages(&p, &ch->plan)) {
+		ch->plan_repaired = false;
 		return;
 	}
-	planning_drop(c, fx);
-	c->plan_dirty = false;
+	planning_drop(c, ch, fx);
+	ch->plan_dirty = false;
 	p.epoch.v = ++c->last_epoch;
 	ASSERT(plan_check(&p) == OK);
-	c->plan = p;
-	c->plan_repaired = is_repair;
-	c->plan_state = PLAN_KEYS;
+	ch->plan = p;
+	for (int32_t i = 0; i < p.n_stages; i++)
+		ch->members[i] = member_find(c, p.stages[i].node);
+	ch->plan_repaired = is_repair;
+	ch->plan_state = PLAN_KEYS;
 }
 
 // ---- when
 
 // may_come_back: somebody of the lost plan was lost by a reset a moment ago. With it nothing need be loaded anew.
-static bool may_come_back(const struct coordinator *c)
+static bool may_come_back(const struct coordinator *c, const struct chain *ch)
 {
-	for (int32_t i = 0; c->now_ns < c->grace_ns && i < c->plan.n_stages; i++) {
-		int32_t k = member_of_stage(c, i);
+	for (int32_t i = 0; c->now_ns < ch->grace_ns && i < ch->plan.n_stages; i++) {
+		int32_t k = member_of_stage(c, ch, i);
 		if (k >= 0 && !member_is_eligible(&c->members[k]) && !c->members[k].leaving && !c->members[k].drained && !c->members[k].load_failed)
 			return true;
 	}
 	return false;
 }
 
-static bool somebody_leaves(const struct coordinator *c)
+static bool somebody_leaves(const struct coordinator *c, const struct chain *ch)
 {
-	for (int32_t i = 0; i < MEMBERS_MAX; i++)
-		if (c->members[i].used && (c->members[i].leaving || c->members[i].drained) && c->members[i].stage >= 0)
+	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
+		int32_t k = member_of_stage(c, ch, i);
+		if (k >= 0 && (c->members[k].leaving || c->members[k].drained))
 			return true;
+	}
 	return false;
 }
 
-static bool should_plan(const struct coordinator *c)
+static bool should_plan(const struct coordinator *c, const struct chain *ch)
 {
-	bool is_idle = sessions_count(c, SESSION_ACTIVE) == 0;
-	if (c->plan_state == PLAN_READY && c->plan_repaired && is_idle)
-		return true;
-	if (!c->plan_dirty)
+	if (!ch->plan_dirty && !ch->plan_repaired)
 		return false;
-	if (c->plan_state == PLAN_NONE)
-		return !may_come_back(c);
-	if (c->plan_state != PLAN_READY || is_idle)
+	bool is_idle = sessions_count_active(c, ch) == 0;
+	if (ch->plan_state == PLAN_READY && ch->plan_repaired && is_idle)
+		return true;
+	if (!ch->plan_dirty)
+		return false;
+	if (ch->plan_state == PLAN_NONE)
+		return !may_come_back(c, ch);
+	if (ch->plan_state != PLAN_READY || is_idle)
 		return true;
 	// A newcomer waits for the answers under way. Who leaves does not, as long as the others can go on: to move costs less than to wait.
 	char why[REASON_CAP];
-	return somebody_leaves(c) && planning_is_possible(c, why);
+	return somebody_leaves(c, ch) && planning_is_possible(c, ch, why);
 }
 
-void planning_pump(struct coordinator *c, struct coord_effects *fx)
+static void pump_chain(struct coordinator *c, struct chain *ch, struct coord_effects *fx)
 {
-	if (should_plan(c))
-		make_plan(c, fx);
-	if (c->plan_state == PLAN_KEYS) {
-		if (missing_pair(c) < 0) {
-			send_all(c, fx);
+	if (should_plan(c, ch))
+		make_plan(c, ch, fx);
+	if (ch->plan_state == PLAN_KEYS) {
+		if (missing_pair(c, ch) < 0) {
+			send_all(c, ch, fx);
 		} else if (!c->random_asked) {
 			c->random_asked = true;
 			coord_fx(fx, COORD_FX_NEED_RANDOM);
 		}
 	}
-	if (c->plan_state == PLAN_LOADING || c->plan_state == PLAN_READY)
-		tell_outsiders(c, fx);
+	if (ch->plan_state == PLAN_LOADING || ch->plan_state == PLAN_READY)
+		tell_outsiders(c, ch, fx);
+}
+
+void planning_pump(struct coordinator *c, struct coord_effects *fx)
+{
+	for (int32_t i = 0; i < c->n_chains; i++)
+		pump_chain(c, &c->chains[i], fx);
 	say_bye(c, fx);
 }
 
 void planning_retry(struct coordinator *c)
 {
-	for (int32_t i = 0; i < MEMBERS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_members; i++) {
 		struct member *m = &c->members[i];
 		if (m->settle_ns != 0 && c->now_ns >= m->settle_ns) {
 			m->settle_ns = 0;
-			c->plan_dirty = c->plan_dirty || member_is_eligible(m);
+			if (member_is_eligible(m))
+				planning_note(c, m, true);
 		}
 		if (m->retry_ns == 0 || c->now_ns < m->retry_ns)
 			continue;
 		m->retry_ns = 0;
-		c->plan_dirty = c->plan_dirty || c->plan_state == PLAN_NONE;
+		for (int32_t k = 0; k < c->n_chains; k++) {
+			struct chain *ch = &c->chains[k];
+			ch->plan_dirty = ch->plan_dirty || ((m->chain < 0 || m->chain == k) && ch->plan_state == PLAN_NONE);
+		}
 	}
 }
 
 int64_t planning_deadline_ns(const struct coordinator *c)
 {
-	int64_t deadline = c->plan_state == PLAN_NONE && may_come_back(c) ? c->grace_ns : INT64_MAX;
-	for (int32_t i = 0; i < MEMBERS_MAX; i++) {
+	int64_t deadline = INT64_MAX;
+	for (int32_t i = 0; i < c->n_chains; i++) {
+		const struct chain *ch = &c->chains[i];
+		if (ch->plan_state == PLAN_NONE && ch->grace_ns < deadline && may_come_back(c, ch))
+			deadline = ch->grace_ns;
+	}
+	for (int32_t i = 0; i < c->n_members; i++) {
 		const struct member *m = &c->members[i];
 		if (m->retry_ns != 0 && m->retry_ns < deadline)
 			deadline = m->retry_ns;
@@ -392,7 +435,7 @@ int64_t planning_deadline_ns(const struct coordinator *c)
 	return deadline;
 }
 
-static void on_load_failed(struct coordinator *c, struct member *m, const char *error, struct coord_effects *fx)
+static void on_load_failed(struct coordinator *c, struct chain *ch, struct member *m, const char *error, struct coord_effects *fx)
 {
 	int64_t pause_ns = backoff_next_ns(&m->backoff);
 	coord_log(fx, LOG_ERROR, "node %s cannot take its part: %s; the next plan after %lld s counts on it again", m->hello.name, error,
@@ -401,25 +444,26 @@ static void on_load_failed(struct coordinator *c, struct member *m, const char *
 	m->load_failed = true;
 	m->kv_epoch.v = 0;
 	m->retry_ns = c->now_ns + pause_ns;
-	planning_drop(c, fx);
+	planning_drop(c, ch, fx);
 }
 
-static void on_ready(struct coordinator *c, struct coord_effects *fx)
+static void on_ready(struct coordinator *c, struct chain *ch, struct coord_effects *fx)
 {
-	c->plan_state = PLAN_READY;
+	ch->plan_state = PLAN_READY;
 	c->had_plan = true;
-	c->waiting_for[0] = '\0';
-	coord_log(fx, LOG_INFO, "ready: %d layers on %d %s", c->plan.n_layers, c->plan.n_stages, c->plan.n_stages == 1 ? "machine" : "machines");
-	recovery_note_ready(c, fx);
+	ch->waiting_for[0] = '\0';
+	coord_log(fx, LOG_INFO, "ready: %d layers on %d %s", ch->plan.n_layers, ch->plan.n_stages, ch->plan.n_stages == 1 ? "machine" : "machines");
+	recovery_note_ready(c, ch, fx);
 }
 
 void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch epoch, const char *error, struct coord_effects *fx)
 {
 	struct member *m = &c->members[member];
-	if (epoch.v != c->plan.epoch.v || c->plan_state != PLAN_LOADING || m->stage < 0)
+	struct chain *ch = member_chain(c, member);
+	if (ch == NULL || epoch.v != ch->plan.epoch.v || ch->plan_state != PLAN_LOADING || m->stage < 0)
 		return;
 	if (error[0] != '\0') {
-		on_load_failed(c, m, error, fx);
+		on_load_failed(c, ch, m, error, fx);
 		return;
 	}
 	m->loaded = true;
@@ -427,8 +471,8 @@ void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch
 		m->detail[0] = '\0';
 	m->load_failed = false;
 	backoff_reset(&m->backoff);
-	for (int32_t i = 0; i < c->plan.n_stages; i++)
-		if (!c->members[member_of_stage(c, i)].loaded)
+	for (int32_t i = 0; i < ch->plan.n_stages; i++)
+		if (!c->members[member_of_stage(c, ch, i)].loaded)
 			return;
-	on_ready(c, fx);
+	on_ready(c, ch, fx);
 }

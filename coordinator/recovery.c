@@ -14,12 +14,12 @@ static bool holds(const struct member *m, struct plan_epoch epoch, int32_t layer
 }
 
 // find_lost returns the range of layers from the first to the last that has nothing of the session; false: none has not.
-static bool find_lost(const struct coordinator *c, struct plan_epoch epoch, int32_t *begin, int32_t *end)
+static bool find_lost(const struct coordinator *c, const struct chain *ch, struct plan_epoch epoch, int32_t *begin, int32_t *end)
 {
 	*begin = *end = -1;
-	for (int32_t i = 0; i < c->plan.n_stages; i++) {
-		const struct plan_stage *st = &c->plan.stages[i];
-		const struct member *m = &c->members[member_of_stage(c, i)];
+	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
+		const struct plan_stage *st = &ch->plan.stages[i];
+		const struct member *m = &c->members[member_of_stage(c, ch, i)];
 		for (int32_t layer = st->layer_begin; layer < st->layer_end; layer++) {
 			if (holds(m, epoch, layer))
 				continue;
@@ -31,12 +31,12 @@ static bool find_lost(const struct coordinator *c, struct plan_epoch epoch, int3
 }
 
 // find_source returns the last layer boundary, at or before `layer`, that a stage has kept the states of; 0: the tokens.
-static int32_t find_source(const struct coordinator *c, struct plan_epoch epoch, int32_t layer)
+static int32_t find_source(const struct coordinator *c, const struct chain *ch, struct plan_epoch epoch, int32_t layer)
 {
 	int32_t best = 0;
-	for (int32_t i = 0; i < c->plan.n_stages; i++) {
-		const struct plan_stage *st = &c->plan.stages[i];
-		const struct member *m = &c->members[member_of_stage(c, i)];
+	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
+		const struct plan_stage *st = &ch->plan.stages[i];
+		const struct member *m = &c->members[member_of_stage(c, ch, i)];
 		int32_t at = m->kv_epoch.v == epoch.v ? m->sent_layer : 0;
 		if (at > best && at <= layer && st->layer_begin < at && at <= st->layer_end)
 			best = at;
@@ -44,17 +44,17 @@ static int32_t find_source(const struct coordinator *c, struct plan_epoch epoch,
 	return best;
 }
 
-static void resume(struct coordinator *c, struct session *s)
+static void resume(struct coordinator *c, const struct chain *ch, struct session *s)
 {
 	int32_t begin, end;
 	s->layer_begin = s->layer_end = 0;
 	if (s->kv_epoch.v == 0 || s->replay_to == 0)
 		return; // from its tokens
-	if (!find_lost(c, s->kv_epoch, &begin, &end)) {
+	if (!find_lost(c, ch, s->kv_epoch, &begin, &end)) {
 		s->n_embedded = s->pos_back = s->replay_to; // only what was on its way is lost
 		return;
 	}
-	begin = find_source(c, s->kv_epoch, begin);
+	begin = find_source(c, ch, s->kv_epoch, begin);
 	if (begin == 0 && end == c->config.n_layers)
 		return;
 	s->layer_begin = begin;
@@ -74,23 +74,23 @@ static void log_resume(const struct session *s, struct coord_effects *fx)
 		coord_log(fx, LOG_INFO, "an answer goes on: every layer is computed again for %d positions", s->replay_to);
 }
 
-void recovery_note_ready(struct coordinator *c, struct coord_effects *fx)
+void recovery_note_ready(struct coordinator *c, struct chain *ch, struct coord_effects *fx)
 {
-	for (int32_t i = 0; i < SESSIONS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_sessions; i++) {
 		struct session *s = &c->sessions[i];
-		if (s->state != SESSION_ACTIVE)
+		if (s->state != SESSION_ACTIVE || s->chain != ch->index)
 			continue;
-		resume(c, s);
+		resume(c, ch, s);
 		log_resume(s, fx);
-		s->kv_epoch = c->plan.epoch;
+		s->kv_epoch = ch->plan.epoch;
 		c->n_recovered++;
 	}
-	for (int32_t i = 0; i < c->plan.n_stages; i++) {
-		struct member *m = &c->members[member_of_stage(c, i)];
-		m->kv_epoch = c->plan.epoch;
-		m->kv_begin = c->plan.stages[i].layer_begin;
-		m->kv_end = c->plan.stages[i].layer_end;
-		m->sent_layer = i + 1 < c->plan.n_stages ? m->kv_end : 0;
+	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
+		struct member *m = &c->members[member_of_stage(c, ch, i)];
+		m->kv_epoch = ch->plan.epoch;
+		m->kv_begin = ch->plan.stages[i].layer_begin;
+		m->kv_end = ch->plan.stages[i].layer_end;
+		m->sent_layer = i + 1 < ch->plan.n_stages ? m->kv_end : 0;
 	}
 }
 

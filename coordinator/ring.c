@@ -12,30 +12,33 @@ static size_t row_bytes(const struct coordinator *c)
 	return wire_bytes(c->config.wire, c->config.hidden_dim);
 }
 
-void ring_reset(struct coordinator *c)
+void ring_reset(struct coordinator *c, struct chain *ch)
 {
-	c->credits_out = c->config.hop_credits;
-	c->draining = false;
-	c->n_held = 0;
-	memset(c->relays, 0, sizeof c->relays);
+	for (int32_t i = 0; i < c->n_replies; i++)
+		ASSERT(c->replies[i].chain != ch->index);
+	ch->credits_out = c->config.hop_credits;
+	ch->draining = false;
+	ch->n_held = 0;
+	memset(ch->relays, 0, sizeof ch->relays);
 }
 
 void ring_on_retired(struct coordinator *c, int32_t member)
 {
-	bool is_first = c->plan_state == PLAN_READY && c->members[member].stage == 0;
-	if (is_first && c->credits_out < c->config.hop_credits)
-		c->draining = true;
+	struct chain *ch = member_chain(c, member);
+	bool is_first = ch != NULL && ch->plan_state == PLAN_READY && c->members[member].stage == 0;
+	if (is_first && ch->credits_out < c->config.hop_credits)
+		ch->draining = true;
 }
 
-void ring_give_credit(struct coordinator *c, struct coord_effects *fx)
+void ring_give_credit(struct coordinator *c, struct chain *ch, struct coord_effects *fx)
 {
-	ASSERT(c->n_held > 0);
-	c->n_held--;
-	int32_t last = c->plan.n_stages - 1;
-	struct coord_link *l = coord_link_of(c, member_of_stage(c, last), COORD_LINK_DATA);
+	ASSERT(ch->n_held > 0);
+	ch->n_held--;
+	int32_t last = ch->plan.n_stages - 1;
+	struct coord_link *l = coord_link_of(c, member_of_stage(c, ch, last), COORD_LINK_DATA);
 	if (l == NULL)
 		return; // the plan goes with the link
-	struct credit cr = {.n = 1, .src_stage = STAGE_HEAD, .dst_stage = (uint16_t)last, .epoch = c->plan.epoch};
+	struct credit cr = {.n = 1, .src_stage = STAGE_HEAD, .dst_stage = (uint16_t)last, .epoch = ch->plan.epoch};
 	uint8_t frame[FRAME_CREDIT_BYTES];
 	credit_encode(&cr, frame);
 	coord_link_use(c, l);
@@ -53,7 +56,7 @@ static enum step_reply wanted_reply(const struct session *s, int32_t pos_end)
 	return pos_end == s->n_tokens ? REPLY_LAST : REPLY_NONE;
 }
 
-static void send_ready(struct coordinator *c, struct session *s, struct coord_link *l, struct coord_effects *fx)
+static void send_ready(struct coordinator *c, struct chain *ch, struct session *s, struct coord_link *l, struct coord_effects *fx)
 {
 	struct step st = {
 		.wire = c->config.wire,
@@ -61,7 +64,7 @@ static void send_ready(struct coordinator *c, struct session *s, struct coord_li
 		.flags = s->seq_sent == 0 ? STEP_FIRST : 0,
 		.src_stage = STAGE_HEAD,
 		.dst_stage = 0,
-		.epoch = c->plan.epoch,
+		.epoch = ch->plan.epoch,
 		.session = s->id,
 		.seq = s->seq_sent,
 		.slot = (uint32_t)s->slot,
@@ -86,19 +89,21 @@ static void send_ready(struct coordinator *c, struct session *s, struct coord_li
 		s->progress_ns = c->now_ns; // from here on the ring is waited for
 	s->sent_n[s->seq_sent % ARRAY_LEN(s->sent_n)] = (uint16_t)s->ready_n;
 	s->seq_sent++;
-	c->credits_out--;
+	ch->credits_out--;
 	if (s->ready_buf >= 0)
 		sessions_buf_give(c, s->ready_buf); // the host copies before it does anything else
 	s->ready_buf = -1;
 	s->is_ready = false;
 }
 
-void ring_send_steps(struct coordinator *c, struct coord_effects *fx)
+void ring_send_steps(struct coordinator *c, struct chain *ch, struct coord_effects *fx)
 {
-	struct coord_link *l = coord_link_of(c, member_of_stage(c, 0), COORD_LINK_DATA);
-	for (int32_t i = 0; l != NULL && !c->draining && i < SESSIONS_MAX && c->credits_out > 0; i++)
-		if (c->sessions[i].state == SESSION_ACTIVE && c->sessions[i].is_ready)
-			send_ready(c, &c->sessions[i], l, fx);
+	struct coord_link *l = coord_link_of(c, member_of_stage(c, ch, 0), COORD_LINK_DATA);
+	for (int32_t i = 0; l != NULL && !ch->draining && i < c->n_sessions && ch->credits_out > 0; i++) {
+		struct session *s = &c->sessions[i];
+		if (s->state == SESSION_ACTIVE && s->chain == ch->index && s->is_ready)
+			send_ready(c, ch, s, l, fx);
+	}
 }
 
 // ---- back
@@ -122,23 +127,23 @@ static bool is_owed(const struct coordinator *c, const struct session *s, const 
 		st->payload_len == row_bytes(c) * (size_t)n_reply_rows(st);
 }
 
-static void on_reply(struct coordinator *c, struct coord_link *l, const struct step *st, struct coord_effects *fx)
+static void on_reply(struct coordinator *c, struct chain *ch, struct coord_link *l, const struct step *st, struct coord_effects *fx)
 {
-	if (st->wire != c->config.wire || c->n_held >= c->config.hop_credits) {
+	if (st->wire != c->config.wire || ch->n_held >= c->config.hop_credits) {
 		bad_peer(c, l, "a step of another wire type, or more steps than credits", fx);
 		return;
 	}
-	c->n_held++;
+	ch->n_held++;
 	struct session *s = sessions_find_active(c, st->session);
 	if (s == NULL) {
-		ring_give_credit(c, fx);
+		ring_give_credit(c, ch, fx);
 		return;
 	}
 	if (!is_owed(c, s, st)) {
 		char text[2 * REASON_CAP];
 		snprintf(text, sizeof text, "node %s answered with what was not asked for: this is a fault of a node, try again",
 			c->members[l->member].hello.name);
-		ring_give_credit(c, fx);
+		ring_give_credit(c, ch, fx);
 		sessions_end(c, s, COORD_END_ERROR, ERR_STATE, text, fx);
 		return;
 	}
@@ -146,7 +151,7 @@ static void on_reply(struct coordinator *c, struct coord_link *l, const struct s
 	s->pos_back = (int32_t)(st->pos + st->n_tokens);
 	s->progress_ns = c->now_ns;
 	if (st->payload_len == 0) {
-		ring_give_credit(c, fx);
+		ring_give_credit(c, ch, fx);
 		return;
 	}
 	int32_t buf = sessions_buf_take(c);
@@ -156,7 +161,7 @@ static void on_reply(struct coordinator *c, struct coord_link *l, const struct s
 	f->u.take.msg_off = FRAME_STEP_BYTES;
 	f->u.take.len = st->payload_len;
 	c->replies[c->n_replies++] = (struct reply){
-		.session = s->id, .buf = buf, .pos = (int32_t)st->pos, .n_rows = n_reply_rows(st), .draw = s->pos_back == s->n_tokens};
+		.session = s->id, .chain = ch->index, .buf = buf, .pos = (int32_t)st->pos, .n_rows = n_reply_rows(st), .draw = s->pos_back == s->n_tokens};
 }
 
 // ---- relay
@@ -172,42 +177,42 @@ static void relay(struct coordinator *c, struct coord_link *l, struct coord_link
 }
 
 // is_hop tells whether a frame goes from its sender's own stage to the neighbour `step` stages on.
-static bool is_hop(const struct coordinator *c, const struct coord_link *l, uint16_t src, uint16_t dst, int32_t step)
+static bool is_hop(const struct coordinator *c, const struct chain *ch, const struct coord_link *l, uint16_t src, uint16_t dst, int32_t step)
 {
-	return src == c->members[l->member].stage && dst < c->plan.n_stages && dst == src + step;
+	return src == c->members[l->member].stage && dst < ch->plan.n_stages && dst == src + step;
 }
 
 // relay_step: who ignores its credits is closed here, before the queue of the one that it floods is full.
-static void relay_step(struct coordinator *c, struct coord_link *l, const struct step *st, struct coord_effects *fx)
+static void relay_step(struct coordinator *c, struct chain *ch, struct coord_link *l, const struct step *st, struct coord_effects *fx)
 {
-	if (!is_hop(c, l, st->src_stage, st->dst_stage, 1)) {
+	if (!is_hop(c, ch, l, st->src_stage, st->dst_stage, 1)) {
 		bad_peer(c, l, "a step for a stage that is not its neighbour", fx);
 		return;
 	}
-	if (c->relays[st->src_stage] >= c->config.hop_credits) {
+	if (ch->relays[st->src_stage] >= c->config.hop_credits) {
 		bad_peer(c, l, "more steps to its neighbour than credits", fx);
 		return;
 	}
-	struct coord_link *to = c->relays[st->src_stage] > 0 ? coord_link_find(c, c->relay_link[st->src_stage]) : NULL;
+	struct coord_link *to = ch->relays[st->src_stage] > 0 ? coord_link_find(c, ch->relay_link[st->src_stage]) : NULL;
 	if (to == NULL || to->closing)
-		to = coord_link_of(c, member_of_stage(c, st->dst_stage), COORD_LINK_DATA);
-	c->relays[st->src_stage]++;
-	c->relay_link[st->src_stage] = to != NULL ? to->handle : 0;
+		to = coord_link_of(c, member_of_stage(c, ch, st->dst_stage), COORD_LINK_DATA);
+	ch->relays[st->src_stage]++;
+	ch->relay_link[st->src_stage] = to != NULL ? to->handle : 0;
 	relay(c, l, to, fx);
 }
 
-static void relay_credit(struct coordinator *c, struct coord_link *l, const struct credit *cr, struct coord_effects *fx)
+static void relay_credit(struct coordinator *c, struct chain *ch, struct coord_link *l, const struct credit *cr, struct coord_effects *fx)
 {
-	if (!is_hop(c, l, cr->src_stage, cr->dst_stage, -1)) {
+	if (!is_hop(c, ch, l, cr->src_stage, cr->dst_stage, -1)) {
 		bad_peer(c, l, "a credit for a stage that is not its neighbour", fx);
 		return;
 	}
-	if (cr->n > c->relays[cr->dst_stage]) {
+	if (cr->n > ch->relays[cr->dst_stage]) {
 		bad_peer(c, l, "a credit to its neighbour that was not owed", fx);
 		return;
 	}
-	c->relays[cr->dst_stage] -= cr->n;
-	relay(c, l, coord_link_of(c, member_of_stage(c, cr->dst_stage), COORD_LINK_DATA), fx);
+	ch->relays[cr->dst_stage] -= cr->n;
+	relay(c, l, coord_link_of(c, member_of_stage(c, ch, cr->dst_stage), COORD_LINK_DATA), fx);
 }
 
 // ---- frames
@@ -219,15 +224,16 @@ static void on_step(struct coordinator *c, struct coord_link *l, const uint8_t *
 		bad_peer(c, l, "a malformed step", fx);
 		return;
 	}
-	if (st.epoch.v != c->plan.epoch.v || c->plan_state != PLAN_READY)
+	struct chain *ch = member_chain(c, l->member);
+	if (ch == NULL || st.epoch.v != ch->plan.epoch.v || ch->plan_state != PLAN_READY)
 		return;
-	int32_t last = c->plan.n_stages - 1;
+	int32_t last = ch->plan.n_stages - 1;
 	if (st.dst_stage != STAGE_HEAD)
-		relay_step(c, l, &st, fx);
+		relay_step(c, ch, l, &st, fx);
 	else if (c->members[l->member].stage != last || st.src_stage != last)
 		bad_peer(c, l, "a step to the head from a stage that is not the last", fx);
 	else
-		on_reply(c, l, &st, fx);
+		on_reply(c, ch, l, &st, fx);
 }
 
 static void on_credit(struct coordinator *c, struct coord_link *l, const uint8_t *data, size_t len, struct coord_effects *fx)
@@ -237,19 +243,20 @@ static void on_credit(struct coordinator *c, struct coord_link *l, const uint8_t
 		bad_peer(c, l, "a malformed credit", fx);
 		return;
 	}
-	if (cr.epoch.v != c->plan.epoch.v || c->plan_state != PLAN_READY)
+	struct chain *ch = member_chain(c, l->member);
+	if (ch == NULL || cr.epoch.v != ch->plan.epoch.v || ch->plan_state != PLAN_READY)
 		return;
 	if (cr.dst_stage != STAGE_HEAD) {
-		relay_credit(c, l, &cr, fx);
+		relay_credit(c, ch, l, &cr, fx);
 		return;
 	}
-	if (c->members[l->member].stage != 0 || cr.src_stage != 0 || cr.n > c->config.hop_credits - c->credits_out) {
+	if (c->members[l->member].stage != 0 || cr.src_stage != 0 || cr.n > c->config.hop_credits - ch->credits_out) {
 		bad_peer(c, l, "a credit that was not owed", fx);
 		return;
 	}
-	c->credits_out += cr.n;
-	c->draining = c->draining && c->credits_out < c->config.hop_credits;
-	c->credited_ns = c->now_ns;
+	ch->credits_out += cr.n;
+	ch->draining = ch->draining && ch->credits_out < c->config.hop_credits;
+	ch->credited_ns = c->now_ns;
 }
 
 void ring_on_frame(struct coordinator *c, struct coord_link *l, const uint8_t *data, size_t len, struct coord_effects *fx)
@@ -263,7 +270,8 @@ void ring_on_frame(struct coordinator *c, struct coord_link *l, const uint8_t *d
 
 void ring_on_step_failed(struct coordinator *c, int32_t member, const struct msg *m, struct coord_effects *fx)
 {
-	if (m->u.step_failed.epoch.v != c->plan.epoch.v || c->plan_state != PLAN_READY || c->members[member].stage < 0)
+	const struct chain *ch = member_chain(c, member);
+	if (ch == NULL || m->u.step_failed.epoch.v != ch->plan.epoch.v || ch->plan_state != PLAN_READY || c->members[member].stage < 0)
 		return;
 	struct session *s = sessions_find_active(c, m->u.step_failed.session);
 	if (s == NULL || s->seq_sent == s->seq_back)
@@ -272,7 +280,7 @@ void ring_on_step_failed(struct coordinator *c, int32_t member, const struct msg
 		sessions_restart(c, s, fx);
 		return;
 	}
-	const struct plan_stage *st = &c->plan.stages[c->members[member].stage];
+	const struct plan_stage *st = &ch->plan.stages[c->members[member].stage];
 	char text[2 * REASON_CAP];
 	snprintf(text, sizeof text, "node %s (layers %d to %d): %s", c->members[member].hello.name, st->layer_begin, st->layer_end - 1,
 		m->u.step_failed.error);
@@ -288,51 +296,53 @@ static int64_t stall_ns(const struct coordinator *c, const struct session *s)
 	if (s->state != SESSION_ACTIVE || (!has_steps && !s->is_ready))
 		return INT64_MAX;
 	int64_t since = s->progress_ns;
-	if (!has_steps && c->credited_ns > since) // it waits for a credit, and those that come are taken by others
-		since = c->credited_ns;
+	int64_t credited_ns = c->chains[s->chain].credited_ns;
+	if (!has_steps && credited_ns > since) // it waits for a credit, and those that come are taken by others
+		since = credited_ns;
 	return since + c->config.stall_ns;
 }
 
 // held_by returns how many steps are known to be at a stage and its hop out; -1: its neighbour sends to it directly, unseen from here.
-static int32_t held_by(const struct coordinator *c, int32_t stage)
+static int32_t held_by(const struct coordinator *c, const struct chain *ch, int32_t stage)
 {
 	if (stage == 0)
-		return c->config.hop_credits - c->credits_out;
-	return c->members[member_of_stage(c, stage - 1)].next_direct ? -1 : c->relays[stage - 1];
+		return c->config.hop_credits - ch->credits_out;
+	return c->members[member_of_stage(c, ch, stage - 1)].next_direct ? -1 : ch->relays[stage - 1];
 }
 
 // stuck_stage returns the first stage that may keep what is waited for: the last one that is known to hold a step; when none does, the
 // one behind the last hop that can be seen.
-static int32_t stuck_stage(const struct coordinator *c)
+static int32_t stuck_stage(const struct coordinator *c, const struct chain *ch)
 {
 	int32_t holder = -1, seen = 0;
-	for (int32_t i = 0; i < c->plan.n_stages; i++) {
-		int32_t n = held_by(c, i);
+	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
+		int32_t n = held_by(c, ch, i);
 		holder = n > 0 ? i : holder;
 		seen = n >= 0 ? i : seen;
 	}
 	if (holder >= 0)
 		return holder;
-	return seen + 1 < c->plan.n_stages ? seen + 1 : seen;
+	return seen + 1 < ch->plan.n_stages ? seen + 1 : seen;
 }
 
 static void give_up(struct coordinator *c, struct session *s, struct coord_effects *fx)
 {
-	int32_t stage = stuck_stage(c);
-	const struct plan_stage *st = &c->plan.stages[stage];
-	const char *name = c->members[member_of_stage(c, stage)].hello.name;
+	struct chain *ch = &c->chains[s->chain];
+	int32_t stage = stuck_stage(c, ch);
+	const struct plan_stage *st = &ch->plan.stages[stage];
+	const char *name = c->members[member_of_stage(c, ch, stage)].hello.name;
 	char text[2 * REASON_CAP];
 	snprintf(text, sizeof text, "no progress for %lld s: waiting for node %s (layers %d to %d)%s", (long long)(c->config.stall_ns / 1000000000), name,
-		st->layer_begin, st->layer_end - 1, stage == c->plan.n_stages - 1 ? "" : ", or one behind it");
+		st->layer_begin, st->layer_end - 1, stage == ch->plan.n_stages - 1 ? "" : ", or one behind it");
 	coord_log(fx, LOG_WARNING, "an answer makes %s: beginning again with a new plan", text);
 	sessions_end(c, s, COORD_END_ERROR, ERR_TIMEOUT, text, fx);
-	planning_drop(c, fx);
-	snprintf(c->waiting_for, sizeof c->waiting_for, "node %s did not answer, and the ring begins again", name);
+	planning_drop(c, ch, fx);
+	snprintf(ch->waiting_for, sizeof ch->waiting_for, "node %s did not answer, and the ring begins again", name);
 }
 
 void ring_check_stalls(struct coordinator *c, struct coord_effects *fx)
 {
-	for (int32_t i = 0; c->plan_state == PLAN_READY && i < SESSIONS_MAX; i++)
+	for (int32_t i = 0; i < c->n_sessions; i++)
 		if (stall_ns(c, &c->sessions[i]) <= c->now_ns)
 			give_up(c, &c->sessions[i], fx);
 }
@@ -340,7 +350,7 @@ void ring_check_stalls(struct coordinator *c, struct coord_effects *fx)
 int64_t ring_deadline_ns(const struct coordinator *c)
 {
 	int64_t deadline = INT64_MAX;
-	for (int32_t i = 0; i < SESSIONS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_sessions; i++) {
 		int64_t stall = stall_ns(c, &c->sessions[i]);
 		deadline = stall < deadline ? stall : deadline;
 	}
@@ -349,6 +359,6 @@ int64_t ring_deadline_ns(const struct coordinator *c)
 
 void ring_forgive(struct coordinator *c)
 {
-	for (int32_t i = 0; i < SESSIONS_MAX; i++)
+	for (int32_t i = 0; i < c->n_sessions; i++)
 		c->sessions[i].progress_ns = c->now_ns;
 }

@@ -27,8 +27,8 @@ void sessions_buf_give(struct coordinator *c, int32_t buf)
 
 int32_t coordinator_n_bufs(const struct coordinator_config *config)
 {
-	// Replies: those of this plan, and those of the last one that the sampler still holds. Embeddings: one per slot.
-	return 2 * config->hop_credits + config->n_slots;
+	// Of each chain. Replies: those of this plan, and those of the last one that the sampler still holds. Embeddings: one per slot.
+	return coordinator_n_chains(config) * (2 * config->hop_credits + config->n_slots);
 }
 
 size_t coordinator_buf_bytes(const struct coordinator_config *config)
@@ -38,24 +38,34 @@ size_t coordinator_buf_bytes(const struct coordinator_config *config)
 
 void sessions_init(struct coordinator *c, int32_t *token_memory)
 {
-	c->n_bufs = coordinator_n_bufs(&c->config);
-	for (int32_t i = 0; i < SESSIONS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_sessions; i++)
 		c->sessions[i].tokens = token_memory + (size_t)i * (size_t)c->config.ctx_len;
-		c->slot_owner[i] = -1;
-	}
+	for (int32_t i = 0; i < c->n_head_slots; i++)
+		c->head_owner[i] = -1;
+	for (int32_t i = 0; i < c->n_chains; i++)
+		for (int32_t slot = 0; slot < c->config.n_slots; slot++)
+			c->chains[i].slot_owner[slot] = -1;
 }
 
 int32_t sessions_count(const struct coordinator *c, enum session_state state)
 {
 	int32_t n = 0;
-	for (int32_t i = 0; i < SESSIONS_MAX; i++)
+	for (int32_t i = 0; i < c->n_sessions; i++)
 		n += c->sessions[i].state == state;
+	return n;
+}
+
+int32_t sessions_count_active(const struct coordinator *c, const struct chain *ch)
+{
+	int32_t n = 0;
+	for (int32_t slot = 0; slot < c->config.n_slots; slot++)
+		n += ch->slot_owner[slot] >= 0;
 	return n;
 }
 
 struct session *sessions_find_active(struct coordinator *c, struct session_id id)
 {
-	for (int32_t i = 0; i < SESSIONS_MAX; i++)
+	for (int32_t i = 0; i < c->n_sessions; i++)
 		if (c->sessions[i].state == SESSION_ACTIVE && c->sessions[i].id.v == id.v)
 			return &c->sessions[i];
 	return NULL;
@@ -82,7 +92,7 @@ static void drop_replies(struct coordinator *c, struct session_id id, struct coo
 			continue;
 		}
 		sessions_buf_give(c, c->replies[i].buf);
-		ring_give_credit(c, fx);
+		ring_give_credit(c, &c->chains[c->replies[i].chain], fx);
 	}
 	c->n_replies = n;
 }
@@ -95,24 +105,27 @@ static void drop_ready(struct coordinator *c, struct session *s)
 	s->is_ready = false;
 }
 
-static void tell_stages(struct coordinator *c, struct session_id id, struct coord_effects *fx)
+static void tell_stages(struct coordinator *c, const struct session *s, struct coord_effects *fx)
 {
+	const struct chain *ch = &c->chains[s->chain];
 	struct msg m = {.type = MSG_CANCEL};
-	m.u.cancel.epoch = c->plan.epoch;
-	m.u.cancel.session = id;
-	for (int32_t i = 0; i < c->plan.n_stages; i++)
-		coord_send_msg(c, member_of_stage(c, i), &m, fx);
+	m.u.cancel.epoch = ch->plan.epoch;
+	m.u.cancel.session = s->id;
+	for (int32_t i = 0; i < ch->plan.n_stages; i++)
+		coord_send_msg(c, member_of_stage(c, ch, i), &m, fx);
 }
 
 void sessions_end(struct coordinator *c, struct session *s, enum coord_end end, enum err err, const char *text, struct coord_effects *fx)
 {
-	fx_end(fx, s->req, s->state == SESSION_ACTIVE ? s->slot : -1, end, err, text);
+	fx_end(fx, s->req, s->state == SESSION_ACTIVE ? s->head_slot : -1, end, err, text);
 	if (s->state == SESSION_ACTIVE) {
-		c->slot_owner[s->slot] = -1;
+		struct chain *ch = &c->chains[s->chain];
+		ch->slot_owner[s->slot] = -1;
+		c->head_owner[s->head_slot] = -1;
 		drop_ready(c, s);
 		drop_replies(c, s->id, fx);
-		if (c->plan_state == PLAN_READY)
-			tell_stages(c, s->id, fx); // of what is under way, and of what they keep of it
+		if (ch->plan_state == PLAN_READY)
+			tell_stages(c, s, fx); // of what is under way, and of what they keep of it
 	}
 	s->state = SESSION_FREE;
 }
@@ -141,54 +154,72 @@ static void halt_session(struct coordinator *c, struct session *s, struct coord_
 
 void sessions_restart(struct coordinator *c, struct session *s, struct coord_effects *fx)
 {
-	tell_stages(c, s->id, fx);
+	tell_stages(c, s, fx);
 	struct session_id old = s->id;
 	halt_session(c, s, fx);
 	drop_replies(c, old, fx);
 	if (s->state != SESSION_ACTIVE)
 		return;
 	s->id.v = ++c->last_session; // what still comes of the old steps is nobody's
-	s->kv_epoch = c->plan.epoch;
+	s->kv_epoch = c->chains[s->chain].plan.epoch;
 	s->layer_begin = s->layer_end = 0;
 	coord_log(fx, LOG_INFO, "an answer begins again from its tokens: a node has let go of what it needed");
 }
 
-void sessions_halt(struct coordinator *c, struct coord_effects *fx)
+static bool is_any_ready(const struct coordinator *c)
 {
-	ASSERT(c->plan_state != PLAN_READY);
-	for (int32_t i = 0; i < SESSIONS_MAX; i++) {
-		if (c->sessions[i].state == SESSION_ACTIVE)
-			halt_session(c, &c->sessions[i], fx);
-		else if (c->sessions[i].state == SESSION_WAITING)
-			c->sessions[i].since_ns = c->now_ns;
-	}
-	for (int32_t i = 0; i < c->n_replies; i++)
-		sessions_buf_give(c, c->replies[i].buf);
-	c->n_replies = 0;
+	for (int32_t i = 0; i < c->n_chains; i++)
+		if (c->chains[i].plan_state == PLAN_READY)
+			return true;
+	return false;
 }
 
-void sessions_reset(struct coordinator *c)
+void sessions_halt(struct coordinator *c, struct chain *ch, struct coord_effects *fx)
 {
-	ASSERT(c->n_replies == 0);
-	ring_reset(c);
+	ASSERT(ch->plan_state != PLAN_READY);
+	bool is_last = !is_any_ready(c);
+	for (int32_t i = 0; i < c->n_sessions; i++) {
+		struct session *s = &c->sessions[i];
+		if (s->state == SESSION_ACTIVE && s->chain == ch->index)
+			halt_session(c, s, fx);
+		else if (s->state == SESSION_WAITING && is_last)
+			s->since_ns = c->now_ns;
+	}
+	int32_t n = 0;
+	for (int32_t i = 0; i < c->n_replies; i++) {
+		if (c->replies[i].chain == ch->index)
+			sessions_buf_give(c, c->replies[i].buf);
+		else
+			c->replies[n++] = c->replies[i];
+	}
+	c->n_replies = n;
 }
 
 void sessions_on_cancel(struct coordinator *c, uint64_t req, struct coord_effects *fx)
 {
-	for (int32_t i = 0; i < SESSIONS_MAX; i++)
+	for (int32_t i = 0; i < c->n_sessions; i++)
 		if (c->sessions[i].state != SESSION_FREE && c->sessions[i].req == req)
 			sessions_end(c, &c->sessions[i], COORD_END_CANCELLED, OK, "", fx);
 }
 
+// waits_for returns the chain without which a session does nothing, for want of a plan; NULL: there is a plan, or no session.
+static const struct chain *waits_for(const struct coordinator *c, const struct session *s)
+{
+	const struct chain *ch = &c->chains[s->state == SESSION_ACTIVE ? s->chain : 0];
+	bool is_stuck = s->state == SESSION_ACTIVE ? ch->plan_state != PLAN_READY : s->state == SESSION_WAITING && !is_any_ready(c);
+	return is_stuck ? ch : NULL;
+}
+
 void sessions_expire(struct coordinator *c, struct coord_effects *fx)
 {
-	for (int32_t i = 0; c->plan_state != PLAN_READY && i < SESSIONS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_sessions; i++) {
 		struct session *s = &c->sessions[i];
-		if (s->state == SESSION_FREE || c->now_ns - s->since_ns < c->config.session_wait_ns)
+		const struct chain *ch = waits_for(c, s);
+		if (ch == NULL || c->now_ns - s->since_ns < c->config.session_wait_ns)
 			continue;
 		char text[2 * REASON_CAP];
 		snprintf(text, sizeof text, "gave up after %lld s without a cluster that can answer: %s", (long long)(c->config.session_wait_ns / 1000000000),
-			c->waiting_for);
+			ch->waiting_for);
 		sessions_end(c, s, COORD_END_ERROR, ERR_TIMEOUT, text, fx);
 	}
 }
@@ -196,9 +227,9 @@ void sessions_expire(struct coordinator *c, struct coord_effects *fx)
 int64_t sessions_deadline_ns(const struct coordinator *c)
 {
 	int64_t deadline = INT64_MAX;
-	for (int32_t i = 0; c->plan_state != PLAN_READY && i < SESSIONS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_sessions; i++) {
 		const struct session *s = &c->sessions[i];
-		if (s->state != SESSION_FREE && s->since_ns + c->config.session_wait_ns < deadline)
+		if (waits_for(c, s) != NULL && s->since_ns + c->config.session_wait_ns < deadline)
 			deadline = s->since_ns + c->config.session_wait_ns;
 	}
 	return deadline;
@@ -208,7 +239,7 @@ int64_t sessions_deadline_ns(const struct coordinator *c)
 
 static struct session *find_free(struct coordinator *c)
 {
-	for (int32_t i = 0; i < SESSIONS_MAX; i++)
+	for (int32_t i = 0; i < c->n_sessions; i++)
 		if (c->sessions[i].state == SESSION_FREE && !c->sessions[i].embedding)
 			return &c->sessions[i];
 	return NULL;
@@ -236,7 +267,7 @@ void sessions_on_submit(struct coordinator *c, const struct coord_event *ev, str
 	}
 	struct session *s = find_free(c);
 	if (s == NULL) {
-		snprintf(text, sizeof text, "%d requests are being answered or wait already: try again later", SESSIONS_MAX);
+		snprintf(text, sizeof text, "%d requests are being answered or wait already: try again later", c->n_sessions);
 		fx_end(fx, ev->u.submit.req, -1, COORD_END_ERROR, ERR_BUSY, text);
 		return;
 	}
@@ -261,14 +292,17 @@ void sessions_on_submit(struct coordinator *c, const struct coord_event *ev, str
 // ---- embedding
 
 // steps_ahead bounds the chunks of one prompt in the ring: one for each stage, and one on its way.
-static uint32_t steps_ahead(const struct coordinator *c)
+static uint32_t steps_ahead(const struct chain *ch)
 {
-	return (uint32_t)c->plan.n_stages + 1;
+	return (uint32_t)ch->plan.n_stages + 1;
 }
 
 static bool may_step(const struct coordinator *c, const struct session *s)
 {
-	return s->state == SESSION_ACTIVE && !s->is_ready && s->n_embedded < s->n_tokens && s->seq_sent - s->seq_back < steps_ahead(c);
+	if (s->state != SESSION_ACTIVE || s->is_ready || s->n_embedded >= s->n_tokens)
+		return false;
+	const struct chain *ch = &c->chains[s->chain];
+	return ch->plan_state == PLAN_READY && s->seq_sent - s->seq_back < steps_ahead(ch);
 }
 
 // next_n returns the tokens of a session's next step. A step is either computed again or new: what is sampled begins where a step begins.
@@ -286,7 +320,7 @@ static bool needs_embedding(const struct session *s)
 
 static void ready_without_embedding(struct coordinator *c)
 {
-	for (int32_t i = 0; i < SESSIONS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_sessions; i++) {
 		struct session *s = &c->sessions[i];
 		if (!may_step(c, s) || s->embedding || needs_embedding(s))
 			continue;
@@ -300,7 +334,7 @@ static void start_embedding(struct coordinator *c, struct coord_effects *fx)
 {
 	int32_t n_tokens = 0;
 	c->n_embed = 0;
-	for (int32_t i = 0; i < SESSIONS_MAX && c->n_embed < COORD_ITEMS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_sessions && c->n_embed < COORD_ITEMS_MAX; i++) {
 		struct session *s = &c->sessions[i];
 		if (!may_step(c, s) || !needs_embedding(s))
 			continue;
@@ -314,17 +348,22 @@ static void start_embedding(struct coordinator *c, struct coord_effects *fx)
 		s->ready_n = n;
 		c->embed_session[c->n_embed] = i;
 		c->embed_id[c->n_embed] = s->id;
+		c->embed_epoch[c->n_embed] = c->chains[s->chain].plan.epoch;
 		c->embed[c->n_embed++] = (struct coord_embed_item){
 			.tokens = s->tokens + s->n_embedded, .n_tokens = n, .pos = s->n_embedded, .buf = buf};
 	}
 	if (c->n_embed == 0)
 		return;
 	c->forward_id = ++c->next_id;
-	c->forward_epoch = c->plan.epoch;
 	struct coord_effect *f = coord_fx(fx, COORD_FX_FORWARD);
 	f->u.forward.id = c->forward_id;
 	f->u.forward.n_items = c->n_embed;
 	f->u.forward.items = c->embed;
+}
+
+static bool is_running(const struct chain *ch, struct plan_epoch epoch)
+{
+	return ch->plan_state == PLAN_READY && ch->plan.epoch.v == epoch.v;
 }
 
 void sessions_on_forward_done(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
@@ -332,12 +371,12 @@ void sessions_on_forward_done(struct coordinator *c, const struct coord_event *e
 	if (ev->u.forward_done.id != c->forward_id)
 		return;
 	c->forward_id = 0;
-	bool is_current = c->plan_state == PLAN_READY && c->forward_epoch.v == c->plan.epoch.v;
 	for (int32_t i = 0; i < c->n_embed; i++) {
 		struct session *s = &c->sessions[c->embed_session[i]];
 		enum err e = ev->u.forward_done.errs ? ev->u.forward_done.errs[i] : OK;
 		s->embedding = false;
-		if (s->state != SESSION_ACTIVE || !is_current || s->id.v != c->embed_id[i].v) {
+		bool is_current = s->state == SESSION_ACTIVE && is_running(&c->chains[s->chain], c->embed_epoch[i]);
+		if (!is_current || s->id.v != c->embed_id[i].v) {
 			sessions_buf_give(c, c->embed[i].buf);
 		} else if (e != OK) {
 			sessions_buf_give(c, c->embed[i].buf);
@@ -366,9 +405,11 @@ static void start_sampling(struct coordinator *c, struct coord_effects *fx)
 		ASSERT(s != NULL); // an ended session's replies are dropped with it
 		n_rows += r->n_rows;
 		c->sample_session[n] = r->session;
+		c->sample_chain[n] = r->chain;
+		c->sample_epoch[n] = c->chains[r->chain].plan.epoch;
 		c->sample[n] = (struct coord_sample_item){
 			.req = s->req,
-			.slot = s->slot,
+			.slot = s->head_slot,
 			.buf = r->buf,
 			.n_rows = r->n_rows,
 			.hash = s->hash_logits,
@@ -384,7 +425,6 @@ static void start_sampling(struct coordinator *c, struct coord_effects *fx)
 	c->n_replies -= n;
 	c->n_sample = n;
 	c->sample_id = ++c->next_id;
-	c->sample_epoch = c->plan.epoch;
 	struct coord_effect *f = coord_fx(fx, COORD_FX_SAMPLE);
 	f->u.sample.id = c->sample_id;
 	f->u.sample.n_items = n;
@@ -422,11 +462,11 @@ void sessions_on_sampled(struct coordinator *c, const struct coord_event *ev, st
 	if (ev->u.sampled.id != c->sample_id)
 		return;
 	c->sample_id = 0;
-	bool is_current = c->sample_epoch.v == c->plan.epoch.v && c->plan_state == PLAN_READY; // else no credit is owed, but what was drawn is good
 	for (int32_t i = 0; i < c->n_sample; i++) {
 		sessions_buf_give(c, c->sample[i].buf);
-		if (is_current)
-			ring_give_credit(c, fx);
+		struct chain *ch = &c->chains[c->sample_chain[i]];
+		if (is_running(ch, c->sample_epoch[i])) // else no credit is owed, but what was drawn is good
+			ring_give_credit(c, ch, fx);
 		struct session *s = sessions_find_active(c, c->sample_session[i]);
 		if (s == NULL)
 			continue;
@@ -443,7 +483,7 @@ void sessions_on_sampled(struct coordinator *c, const struct coord_event *ev, st
 static struct session *longest_waiting(struct coordinator *c)
 {
 	struct session *best = NULL;
-	for (int32_t i = 0; i < SESSIONS_MAX; i++) {
+	for (int32_t i = 0; i < c->n_sessions; i++) {
 		struct session *s = &c->sessions[i];
 		if (s->state == SESSION_WAITING && (best == NULL || s->order < best->order))
 			best = s;
@@ -452,40 +492,83 @@ static struct session *longest_waiting(struct coordinator *c)
 }
 
 // has_suspect: a machine of the ring may be gone. What is under way waits for it; nothing new does, until it is heard or lost.
-static bool has_suspect(const struct coordinator *c)
+static bool has_suspect(const struct coordinator *c, const struct chain *ch)
 {
-	for (int32_t i = 0; i < c->plan.n_stages; i++)
-		if (coord_links_is_suspect(c, member_of_stage(c, i)))
+	for (int32_t i = 0; i < ch->plan.n_stages; i++)
+		if (coord_links_is_suspect(c, member_of_stage(c, ch, i)))
 			return true;
 	return false;
 }
 
+static int32_t free_slot(const int32_t *owners, int32_t n)
+{
+	int32_t slot = 0;
+	while (slot < n && owners[slot] >= 0)
+		slot++;
+	return slot;
+}
+
+// n_under_way counts a chain's steps that have not come back.
+static uint32_t n_under_way(const struct coordinator *c, const struct chain *ch)
+{
+	uint32_t n = 0;
+	for (int32_t slot = 0; slot < c->config.n_slots; slot++) {
+		const struct session *s = ch->slot_owner[slot] >= 0 ? &c->sessions[ch->slot_owner[slot]] : NULL;
+		n += s != NULL ? s->seq_sent - s->seq_back : 0;
+	}
+	return n;
+}
+
+// least_loaded returns the chain that a session goes to: of those that let somebody in, the one with the fewest sessions, then with the fewest steps
+// under way, then the first. A plan that must change lets nobody in, so that it can. NULL: none.
+static struct chain *least_loaded(struct coordinator *c)
+{
+	struct chain *best = NULL;
+	int32_t best_active = 0;
+	for (int32_t i = 0; i < c->n_chains; i++) {
+		struct chain *ch = &c->chains[i];
+		int32_t n = sessions_count_active(c, ch);
+		if (ch->plan_state != PLAN_READY || ch->plan_dirty || n == c->config.n_slots)
+			continue;
+		bool is_less = best == NULL || n < best_active || (n == best_active && n_under_way(c, ch) < n_under_way(c, best));
+		if (!is_less || has_suspect(c, ch))
+			continue;
+		best = ch;
+		best_active = n;
+	}
+	return best;
+}
+
+static void take_slot(struct coordinator *c, struct session *s, struct chain *ch)
+{
+	s->chain = ch->index;
+	s->slot = free_slot(ch->slot_owner, c->config.n_slots);
+	s->id.v = ++c->last_session;
+	ch->slot_owner[s->slot] = (int32_t)(s - c->sessions);
+}
+
 static void admit(struct coordinator *c)
 {
-	bool is_checked = false;
-	for (int32_t slot = 0; slot < c->config.n_slots; slot++) {
-		if (c->slot_owner[slot] >= 0)
-			continue;
-		struct session *s = longest_waiting(c);
-		if (s == NULL || (!is_checked && has_suspect(c)))
-			return;
-		is_checked = true;
+	struct session *s;
+	struct chain *ch;
+	while ((s = longest_waiting(c)) != NULL && (ch = least_loaded(c)) != NULL) {
 		s->state = SESSION_ACTIVE;
-		s->slot = slot;
-		s->id.v = ++c->last_session;
-		s->kv_epoch = c->plan.epoch;
-		c->slot_owner[slot] = (int32_t)(s - c->sessions);
+		s->kv_epoch = ch->plan.epoch;
+		s->head_slot = free_slot(c->head_owner, c->n_head_slots);
+		c->head_owner[s->head_slot] = (int32_t)(s - c->sessions);
+		take_slot(c, s, ch);
 	}
 }
 
 void sessions_pump(struct coordinator *c, struct coord_effects *fx)
 {
-	if (c->plan_state != PLAN_READY)
+	if (!is_any_ready(c))
 		return;
-	if (!c->plan_dirty) // a plan that must change lets nobody in, so that it can
-		admit(c);
+	admit(c);
 	ready_without_embedding(c);
-	ring_send_steps(c, fx);
+	for (int32_t i = 0; i < c->n_chains; i++)
+		if (c->chains[i].plan_state == PLAN_READY)
+			ring_send_steps(c, &c->chains[i], fx);
 	if (c->forward_id == 0)
 		start_embedding(c, fx);
 	if (c->sample_id == 0 && c->n_replies > 0)

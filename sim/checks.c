@@ -170,7 +170,7 @@ static void check_hops(struct sim_world *w)
 
 void sim_world_expect_rest(struct sim_world *w)
 {
-	struct coord_status *st = malloc(sizeof *st);
+	struct coord_status *st = calloc(1, sizeof *st);
 	if (st == NULL)
 		return;
 	sim_world_status(w, st);

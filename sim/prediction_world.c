@@ -200,7 +200,7 @@ static enum err world_failed(struct host *h, struct errmsg *em)
 // look tells whether the coordinator has a running plan, or what it waits for.
 static enum err look(const struct host *h, bool *is_ready, struct errmsg *waiting_for)
 {
-	struct coord_status *st = malloc(sizeof *st);
+	struct coord_status *st = calloc(1, sizeof *st);
 	if (st == NULL)
 		return errmsg_fail(waiting_for, ERR_NOMEM, "no memory");
 	sim_world_status(h->w, st);

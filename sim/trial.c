@@ -254,7 +254,7 @@ static bool heal(struct trial *t)
 
 static bool is_ready(struct trial *t)
 {
-	struct coord_status *st = malloc(sizeof *st);
+	struct coord_status *st = calloc(1, sizeof *st);
 	if (st == NULL)
 		return false;
 	sim_world_status(t->w, st);
@@ -274,7 +274,7 @@ static bool wait_for_ends(struct trial *t, int64_t within_ns, const char *what)
 			return false;
 	if (sim_world_n_open(t->w) == 0)
 		return true;
-	struct coord_status *st = malloc(sizeof *st);
+	struct coord_status *st = calloc(1, sizeof *st);
 	if (st != NULL) {
 		sim_world_status(t->w, st);
 		sim_world_fail(t->w, "%d requests are still open %lld s after %s (%s%s, %d active, %d waiting)", sim_world_n_open(t->w), (long long)(within_ns / S), what,

@@ -288,11 +288,11 @@ static enum err allocate(struct sim_world *w, struct errmsg *em)
 	w->events = malloc((SIM_EVENTS_CAP + 1) * sizeof *w->events);
 	w->deferred = malloc(SIM_EVENTS_CAP * sizeof *w->deferred);
 	w->conns = calloc(SIM_CONNS_CAP, sizeof *w->conns);
-	w->coord_fx = malloc(sizeof *w->coord_fx);
+	w->coord_fx = malloc(coordinator_effects_size(&h->config));
 	w->node_fx = malloc(sizeof *w->node_fx);
 	w->reqs = calloc(SIM_REQUESTS_MAX, sizeof *w->reqs);
-	h->core = malloc(coordinator_size());
-	h->tokens = malloc((size_t)SESSIONS_MAX * (size_t)c->ctx_len * sizeof *h->tokens);
+	h->core = malloc(coordinator_size(&h->config));
+	h->tokens = malloc(coordinator_n_tokens(&h->config) * sizeof *h->tokens);
 	bool have = w->events && w->deferred && w->conns && w->coord_fx && w->node_fx && w->reqs && h->core && h->tokens;
 	for (int32_t i = 0; i < w->n_nodes && have; i++)
 		have = (w->nodes[i].core = malloc(node_size())) != NULL;
@@ -300,7 +300,8 @@ static enum err allocate(struct sim_world *w, struct errmsg *em)
 	h->bufs = malloc((size_t)coordinator_n_bufs(&h->config) * h->buf_kept);
 	if (!have || h->bufs == NULL || event_queue_open(&w->queue, SIM_EVENTS_CAP, sim_mix(c->seed, 1)) != OK)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for a simulated world");
-	return sim_engine_open(&w->model, &(struct layer_spans){0}, c->n_slots, &h->engine, em);
+	coordinator_effects_init(&h->config, w->coord_fx);
+	return sim_engine_open(&w->model, &(struct layer_spans){0}, coordinator_n_chains(&h->config) * c->n_slots, &h->engine, em);
 }
 
 enum err sim_world_open(const struct sim_config *c, struct sim_world **out, struct errmsg *em)
@@ -433,7 +434,7 @@ void sim_world_status(const struct sim_world *w, struct coord_status *out)
 	if (w->head.is_running)
 		coordinator_status(w->head.core, out);
 	else
-		memset(out, 0, sizeof *out);
+		*out = (struct coord_status){.members = out->members, .members_cap = out->members_cap};
 }
 
 int32_t sim_world_n_machines(const struct sim_world *w)

@@ -94,20 +94,26 @@ static json_t *member_json(const struct coord_member_status *m)
 
 json_t *admin_status_json(const struct coord_runtime *coord, const struct model *model)
 {
+	const struct coordinator_config *c = coord_runtime_config(coord);
 	struct coord_status *s = calloc(1, sizeof *s);
-	if (s == NULL)
+	struct coord_member_status *all = calloc((size_t)coordinator_n_members_max(c), sizeof *all);
+	if (s == NULL || all == NULL) {
+		free(s);
+		free(all);
 		return failure("out of memory");
+	}
+	*s = (struct coord_status){.members = all, .members_cap = coordinator_n_members_max(c)};
 	coord_runtime_status(coord, s);
 	json_t *members = json_array();
 	for (int32_t i = 0; i < s->n_members; i++)
-		json_array_append_new(members, member_json(&s->members[i]));
-	const struct coordinator_config *c = coord_runtime_config(coord);
+		json_array_append_new(members, member_json(&all[i]));
 	json_t *o = json_pack("{s:b, s:b, s:s, s:s, s:i, s:I, s:I, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:o}", "ok", 1, "ready", s->ready, "waiting_for",
 		s->ready ? "" : s->waiting_for, "model", model_name(model), "layers", (int)c->n_layers, "plan_epoch", (json_int_t)s->plan_epoch.v,
 		"member_epoch", (json_int_t)s->member_epoch.v, "wire", wire_type_name(c->wire), "port", (int)coord_runtime_port(coord), "active", (int)s->n_active,
 		"waiting", (int)s->n_waiting, "slots", (int)c->n_slots, "invites", (int)s->n_invites, "buffers_used", (int)s->n_bufs_used, "requests",
 		(json_int_t)s->n_requests, "tokens", (json_int_t)s->n_tokens, "recovered", (json_int_t)s->n_recovered, "nodes", members);
 	free(s);
+	free(all);
 	return o ? o : failure("the status holds a name that is not UTF-8");
 }
 

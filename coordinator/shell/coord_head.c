@@ -157,7 +157,7 @@ static enum err allocate(struct coord_head *h, struct errmsg *em)
 	h->n_bufs = (size_t)coordinator_n_bufs(h->p.core);
 	h->buf_bytes = coordinator_buf_bytes(h->p.core);
 	h->bufs = malloc(h->n_bufs * h->buf_bytes);
-	h->hashes = calloc((size_t)h->p.core->n_slots, sizeof *h->hashes);
+	h->hashes = calloc((size_t)(coordinator_n_chains(h->p.core) * h->p.core->n_slots), sizeof *h->hashes);
 	if (h->bufs && h->hashes)
 		return OK;
 	return errmsg_fail(em, ERR_NOMEM, "no memory for the coordinator (%zu MiB of buffers)", h->n_bufs * h->buf_bytes >> 20);

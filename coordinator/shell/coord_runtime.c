@@ -318,10 +318,13 @@ static enum err open_head(struct coord_runtime *rt, struct errmsg *em)
 
 static enum err allocate(struct coord_runtime *rt, struct errmsg *em)
 {
-	rt->core = calloc(1, coordinator_size());
-	rt->fx = calloc(1, sizeof *rt->fx);
-	rt->tokens = malloc((size_t)SESSIONS_MAX * (size_t)rt->p.core.ctx_len * sizeof *rt->tokens);
-	return rt->core && rt->fx && rt->tokens ? OK : errmsg_fail(em, ERR_NOMEM, "no memory for the coordinator");
+	rt->core = calloc(1, coordinator_size(&rt->p.core));
+	rt->fx = malloc(coordinator_effects_size(&rt->p.core));
+	rt->tokens = malloc(coordinator_n_tokens(&rt->p.core) * sizeof *rt->tokens);
+	if (!rt->core || !rt->fx || !rt->tokens)
+		return errmsg_fail(em, ERR_NOMEM, "no memory for the coordinator");
+	coordinator_effects_init(&rt->p.core, rt->fx);
+	return OK;
 }
 
 static enum err restore(struct coord_runtime *rt, struct coord_restored *r, struct errmsg *em)
@@ -428,7 +431,7 @@ void coord_runtime_close(struct coord_runtime *rt)
 	free(rt->tokens);
 	free(rt->fx);
 	if (rt->core)
-		sodium_memzero(rt->core, coordinator_size());
+		sodium_memzero(rt->core, coordinator_size(&rt->p.core));
 	free(rt->core);
 	sodium_memzero(rt, sizeof *rt);
 	free(rt);

@@ -95,7 +95,7 @@ static void an_invite_expires(void **state)
 
 static bool memory_holds(const struct host *h, const uint8_t secret[KEY_BYTES])
 {
-	return memmem(h->c, coordinator_size(), secret, KEY_BYTES) != NULL;
+	return memmem(h->c, coordinator_size(&h->config), secret, KEY_BYTES) != NULL;
 }
 
 static void the_secret_of_an_invite_is_wiped_when_it_expires(void **state)

@@ -19,9 +19,7 @@ static void lose_node(struct host *h, int32_t i)
 
 static struct coord_status look(struct host *h)
 {
-	struct coord_status st;
-	coordinator_status(h->c, &st);
-	return st;
+	return status(h);
 }
 
 static void open_ready(struct host *h, int32_t n)

@@ -23,6 +23,7 @@ struct world {
 	struct reader in;
 	struct coordinator *core;
 	struct coord_effects *fx;
+	struct coord_member_status members[N_MEMBERS + 1];
 	int32_t *tokens;
 	int64_t now, wall;
 	struct fuzz_link links[3 * N_MEMBERS]; // 3 i: control, 3 i + 1: data, 3 i + 2: join
@@ -133,12 +134,18 @@ static void frame(struct world *w, size_t link, const uint8_t *bytes, size_t len
 	free(exact);
 }
 
+static void look(struct world *w, struct coord_status *st)
+{
+	*st = (struct coord_status){.members = w->members, .members_cap = ARRAY_LEN(w->members)};
+	coordinator_status(w->core, st);
+}
+
 static void send_control(struct world *w, size_t link)
 {
 	struct coord_status st;
 	struct msg m;
 	uint8_t a = reader_u8(&w->in), b = reader_u8(&w->in), bytes[MSG_ENCODED_MAX];
-	coordinator_status(w->core, &st);
+	look(w, &st);
 	msg_sample((enum msg_type)(1 + a % MSG_NODE_REPORT), &m);
 	switch (m.type) {
 	case MSG_HELLO:
@@ -174,7 +181,7 @@ static void send_step(struct world *w, size_t link)
 	struct coord_status st;
 	uint8_t a = reader_u8(&w->in), b = reader_u8(&w->in), c = reader_u8(&w->in),
 		bytes[FRAME_STEP_BYTES + 8 * HIDDEN * 4] = {0};
-	coordinator_status(w->core, &st);
+	look(w, &st);
 	int32_t stage = -1;
 	for (int32_t i = 0; i < st.n_members; i++)
 		if (node_id_is(st.members[i].id, member_id((uint32_t)link / 3)))
@@ -197,7 +204,7 @@ static void send_credit(struct world *w, size_t link)
 {
 	struct coord_status st;
 	uint8_t a = reader_u8(&w->in), bytes[FRAME_CREDIT_BYTES];
-	coordinator_status(w->core, &st);
+	look(w, &st);
 	struct credit c = {.n = (uint16_t)(1 + a % 2),
 		.src_stage = (uint16_t)(a >> 2 & 3),
 		.dst_stage = a & 0x80 ? (uint16_t)(a >> 4 & 3) : STAGE_HEAD,
@@ -355,15 +362,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.session_wait_ns = 20000000000,
 		.liveness = {.ping_after_ns = 1000000000, .dead_after_ns = 8000000000, .late_loop_ns = 1000000000}};
 	struct world w = {.in = reader_init(data, size),
-		.core = calloc(1, coordinator_size()),
-		.fx = malloc(sizeof *w.fx),
-		.tokens = malloc(sizeof(int32_t) * SESSIONS_MAX * CTX),
+		.core = calloc(1, coordinator_size(&config)),
+		.fx = malloc(coordinator_effects_size(&config)),
+		.tokens = malloc(sizeof(int32_t) * coordinator_n_tokens(&config)),
 		.wall = WALL_S};
 	struct member_record members[N_MEMBERS];
 	for (uint32_t i = 0; i < N_MEMBERS; i++)
 		members[i] = (struct member_record){
 			.id = member_id(i), .public_key = {(uint8_t)i}, .name = {'n', 'o', 'd', 'e', (char)('1' + i)}};
 	coordinator_init(w.core, &config, w.tokens);
+	coordinator_effects_init(&config, w.fx);
 	struct coord_event ev = {.type = COORD_EV_RESTORED};
 	ev.u.restored.member_epoch.v = 1;
 	ev.u.restored.members = members;

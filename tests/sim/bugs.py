@@ -33,8 +33,8 @@ BUGS = {
         ""),
     "the head takes a stale frame": (
         "coordinator/ring.c",
-        "	if (st.epoch.v != c->plan.epoch.v || c->plan_state != PLAN_READY)\n		return;\n	int32_t last",
-        "	if (c->plan_state != PLAN_READY)\n		return;\n	int32_t last"),
+        "	if (ch == NULL || st.epoch.v != ch->plan.epoch.v || ch->plan_state != PLAN_READY)\n		return;\n	int32_t last",
+        "	if (ch == NULL || ch->plan_state != PLAN_READY)\n		return;\n	int32_t last"),
     "the replay of an answer begins one position late": (
         "coordinator/sessions.c",
         "	s->replay_to = s->pos_back > s->replay_to ? s->pos_back : s->replay_to;",
@@ -57,16 +57,16 @@ BUGS = {
         "	if (n->has_next && n->forward_id == 0 && n->load_id == 0 && ev->type == NODE_EV_LOADED) {\n"),
     "a buffer of the head is freed twice": (
         "coordinator/sessions.c",
-        "		if (s->state != SESSION_ACTIVE || !is_current || s->id.v != c->embed_id[i].v) {\n			sessions_buf_give(c, c->embed[i].buf);\n",
-        "		if (s->state != SESSION_ACTIVE || !is_current || s->id.v != c->embed_id[i].v) {\n			sessions_buf_give(c, c->embed[i].buf);\n			sessions_buf_give(c, c->embed[i].buf);\n"),
+        "		if (!is_current || s->id.v != c->embed_id[i].v) {\n			sessions_buf_give(c, c->embed[i].buf);\n",
+        "		if (!is_current || s->id.v != c->embed_id[i].v) {\n			sessions_buf_give(c, c->embed[i].buf);\n			sessions_buf_give(c, c->embed[i].buf);\n"),
     "a buffer is free again while the engine works on it": (
         "node/stage.c",
         "		if (n->work[i].state == WORK_RUNNING && n->work[i].step.slot == slot)\n			n->work[i].dead = true;",
         "		if (n->work[i].state == WORK_RUNNING && n->work[i].step.slot == slot)\n			n->work[i].state = WORK_FREE;"),
     "a slot has two owners": (
         "coordinator/sessions.c",
-        "		if (c->slot_owner[slot] >= 0)\n			continue;\n",
-        ""),
+        "	while (slot < n && owners[slot] >= 0)\n",
+        "	while (slot < 0 && owners[slot] >= 0)\n"),
     "the way of a step is chosen anew for each": (
         "node/stage.c",
         "		.direct = n->slots[s->slot].direct, .relayed = relayed};",
@@ -89,8 +89,8 @@ BUGS = {
         "	(void)forget_peer;\n"),
     "a revoked key is taken again": (
         "coordinator/members.c",
-        "	memset(&c->members[i], 0, sizeof c->members[i]);\n	c->members[i].stage = -1;\n\n	struct msg m",
-        "	c->members[i].stage = -1;\n\n	struct msg m"),
+        "	memset(&c->members[i], 0, sizeof c->members[i]);\n	c->members[i].chain = c->members[i].stage = -1;\n\n	struct msg m",
+        "	c->members[i].chain = c->members[i].stage = -1;\n\n	struct msg m"),
     "silence is never death": (
         "flow/liveness.c",
         "	if (now_ns - l->heard_ns >= limits->dead_after_ns)\n		return LIVENESS_DEAD;\n",

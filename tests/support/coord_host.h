@@ -20,7 +20,9 @@
 
 struct host {
 	struct coordinator *c;
+	struct coordinator_config config;
 	struct coord_effects *fx;
+	struct coord_member_status members[NODES_MAX + 1]; // of the last status()
 	int32_t *tokens;
 	int64_t now, wall;
 	uint32_t next_link;
@@ -100,12 +102,12 @@ static inline struct member_record record(int32_t i)
 // open_core makes a core that has not read its disk yet; config NULL: base_config().
 static inline void open_core(struct host *h, const struct coordinator_config *config)
 {
-	struct coordinator_config base = base_config();
-	*h = (struct host){.now = S, .wall = 1000000};
-	h->c = calloc(1, coordinator_size());
-	h->fx = malloc(sizeof *h->fx);
-	h->tokens = malloc(sizeof(int32_t) * SESSIONS_MAX * CTX);
-	coordinator_init(h->c, config ? config : &base, h->tokens);
+	*h = (struct host){.now = S, .wall = 1000000, .config = config ? *config : base_config()};
+	h->c = calloc(1, coordinator_size(&h->config));
+	h->fx = malloc(coordinator_effects_size(&h->config));
+	h->tokens = malloc(sizeof(int32_t) * coordinator_n_tokens(&h->config));
+	coordinator_init(h->c, &h->config, h->tokens);
+	coordinator_effects_init(&h->config, h->fx);
 }
 
 // restore hands over what was on the disk.
@@ -140,7 +142,7 @@ static inline void stop(struct host *h)
 
 static inline struct coord_status status(struct host *h)
 {
-	struct coord_status st;
+	struct coord_status st = {.members = h->members, .members_cap = ARRAY_LEN(h->members)};
 	coordinator_status(h->c, &st);
 	return st;
 }
