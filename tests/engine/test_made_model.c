@@ -62,7 +62,7 @@ static struct walk walk(const char *path)
 	if (model_open(path, &m, &em) != OK)
 		fail_msg("%s", em.text);
 	assert_int_equal(pool_open(1, &pool), OK);
-	const struct engine_config c = {.model = m, .kernels = kernels_find(NULL, NULL), .pool = pool, .layer_end = model_hparams(m)->n_layers,
+	const struct engine_config c = {.model = m, .kernels = kernels_find(NULL, NULL), .pool = pool, .layers = {1, {{0, model_hparams(m)->n_layers}}},
 		.has_head = true, .n_slots = 1, .ctx_len = N_POS, .batch_max = 1};
 	if (engine_open(&c, &e, &em) != OK)
 		fail_msg("%s", em.text);
@@ -99,7 +99,7 @@ static void check(const char *shape, const char *type)
 static void hidden_states_stay_small_and_answers_wander_with_each_type(void **state)
 {
 	(void)state;
-	static const char *const types[] = {"F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0"};
+	static const char *const types[] = {"F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "Q4_K_M"};
 	for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
 		check("layers=4," SHAPE, types[i]);
 }

@@ -26,6 +26,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import cluster as cluster_module  # noqa: E402
+import made as made_module  # noqa: E402
 
 DEADLINE_S = 120
 LOG_SHOWN = 6000  # bytes of each log, its end
@@ -117,6 +118,12 @@ def model():
     if not path.exists():
         pytest.skip("%s is not there: make model" % path.relative_to(cluster_module.ROOT))
     return path
+
+
+@pytest.fixture(scope="session")
+def streamed_model(model):
+    """Path of a model of several times its cap (made.STREAMED_CAP_MIB), made once and kept in build/models/made/."""
+    return made_module.made("streamed", *made_module.STREAMED)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@ import json
 import subprocess
 import sys
 
+import made as made_module
 import pytest
 from cluster import PATIENCE, ROOT
 
@@ -39,6 +40,13 @@ def test_its_answer_is_as_long_as_asked_for_and_no_token_for_ever(call, made):
 
 def test_its_hidden_states_fit_f16(call, made):
     assert call("run", made, "-p", "the", "-n", 200, "--wire", "f16").returncode == 0
+
+
+def test_the_model_for_streaming_is_small_for_a_disk_and_large_for_its_cap(streamed_model):
+    told, cap = made_module.sizes(*made_module.STREAMED), made_module.STREAMED_CAP_MIB << 20
+    assert streamed_model.stat().st_size == told["bytes"] <= 700e6
+    assert told["bytes"] - cap >= 3 * cap and told["largest_tensor_bytes"] > cap / 4
+    assert made_module.made("streamed", *made_module.STREAMED) == streamed_model
 
 
 def test_the_shape_of_the_demo_model_takes_its_vocabulary(call, model, tmp_path):
