@@ -1,11 +1,12 @@
-// The relay of `hearth emulate`, measured from outside: round trips of messages between two sockets, straight and through a link
-// without delay, alternating; the same through a link of 2 ms; and bytes per second, with the relay's CPU time.
+// The relay of `hearth emulate`, measured from outside:
+// - one way, between two sockets of one thread that looks for the message without sleeping: straight, through a link without delay and through one of
+//   2 ms, in turn. What is beyond the straight way and the link's delay is what the relay adds, its processor's waking up included.
+// - round trips with an echo server that sleeps until it is called, as programs do: what they wait beyond that is their own processors' waking up.
+// - bytes per second, with the relay's CPU time.
 //
 //   emulate_bench build/bin/hearth
-//
-// What it adds one way is half of what it adds to a round trip. The echo server is a thread of this process, so both ways pay for
-// the same wake-ups, and the difference is the relay.
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -25,13 +26,17 @@
 #define BULK (2ll << 30)
 #define BUF (1 << 20)
 #define DELAY_NS INT64_C(2000000)
+#define PAUSE_NS INT64_C(1000000) // between messages: everybody sleeps
 
 static const char topology[] =
 	"subnet = 78\n"
 	"[[device]]\nname = \"a\"\nat = \"127.78.255.1:7590\"\n"
 	"[[device]]\nname = \"b\"\nat = \"127.78.255.2:7590\"\n"
 	"[[device]]\nname = \"c\"\nat = \"127.78.255.3:7590\"\n"
-	"[[link]]\nbetween = [\"a\", \"c\"]\ndelay = \"2 ms\"\n";
+	"[[device]]\nname = \"d\"\nat = \"127.78.255.4:7590\"\n"
+	"[[device]]\nname = \"e\"\nat = \"127.78.255.5:7590\"\n"
+	"[[link]]\nbetween = [\"a\", \"c\"]\ndelay = \"2 ms\"\n"
+	"[[link]]\nbetween = [\"a\", \"e\"]\ndelay = \"2 ms\"\n";
 
 static int64_t now_ns(void)
 {
@@ -183,6 +188,62 @@ static void measure_delay(uint32_t size)
 	free(buf);
 }
 
+struct way {
+	const char *own, *seen; // where it listens; where it is reached
+	int64_t delay_ns;
+	int near, far; // sockets
+	int64_t late_ns[ROUNDS / 4];
+};
+
+static int64_t one_way(const struct way *w, char *buf, size_t size)
+{
+	int64_t begin = now_ns();
+	write_all(w->near, buf, size);
+	for (size_t got = 0; got < size;) {
+		ssize_t r = recv(w->far, buf, size - got, MSG_DONTWAIT);
+		require(r > 0 || (r < 0 && errno == EAGAIN), "recv");
+		got += r > 0 ? (size_t)r : 0;
+	}
+	return now_ns() - begin - w->delay_ns;
+}
+
+static void open_way(struct way *w)
+{
+	int listener = listen_at(w->own);
+	w->near = connect_to(w->seen);
+	w->far = accept(listener, NULL, NULL);
+	require(w->far >= 0, "accept");
+	close(listener);
+}
+
+static void measure_added(uint32_t size)
+{
+	static struct way ways[] = {{.own = "127.78.255.4", .seen = "127.78.255.4"}, {.own = "127.78.255.4", .seen = "127.78.1.4"},
+		{.own = "127.78.255.5", .seen = "127.78.1.5", .delay_ns = DELAY_NS}};
+	const int n = ROUNDS / 4;
+	char *buf = calloc(1, BUF);
+	for (int k = 0; k < 3; k++)
+		open_way(&ways[k]);
+	for (int i = -20; i < n; i++) {
+		for (int k = 0; k < 3; k++) {
+			nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+			int64_t late_ns = one_way(&ways[k], buf, size);
+			if (i >= 0)
+				ways[k].late_ns[i] = late_ns;
+		}
+	}
+	for (int k = 0; k < 3; k++)
+		qsort(ways[k].late_ns, (size_t)n, sizeof ways[k].late_ns[0], by_value);
+	printf("%6u bytes: one way straight %.3f / %.3f ms (p50 / p99)", size, ms(ways[0].late_ns[n / 2]), ms(ways[0].late_ns[n * 99 / 100]));
+	for (int k = 1; k < 3; k++)
+		printf("; added by a link of %.0f ms %.3f / %.3f ms, at most %.3f ms", ms(ways[k].delay_ns), ms(ways[k].late_ns[n / 2] - ways[0].late_ns[n / 2]),
+			ms(ways[k].late_ns[n * 99 / 100] - ways[0].late_ns[n / 2]), ms(ways[k].late_ns[n - 1] - ways[0].late_ns[n / 2]));
+	printf("\n");
+	for (int k = 0; k < 3; k++)
+		close(ways[k].near), close(ways[k].far);
+	free(buf);
+}
+
 static double cpu_s(pid_t pid)
 {
 	char path[64];
@@ -242,6 +303,8 @@ int main(int argc, char *argv[])
 		pthread_t t;
 		pthread_create(&t, NULL, accept_all, (void *)(intptr_t)listen_at(devices[i]));
 	}
+	measure_added(64);
+	measure_added(8192);
 	measure_delay(64);
 	measure_delay(8192);
 	measure_rate("127.78.255.2", "straight", relay);

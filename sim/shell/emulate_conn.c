@@ -10,8 +10,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
+#define NS_PER_S INT64_C(1000000000)
+#define STAMP_OLD_NS NS_PER_S
 #define READS_PER_EVENT 2 // then others have their turn
 
 static void on_side_ready(void *ctx, uint32_t events);
@@ -23,10 +27,11 @@ void reset_socket(int fd)
 	close(fd);
 }
 
-static void set_nodelay(int fd)
+static void set_options(int fd)
 {
 	const int on = 1;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
 }
 
 // ---- The end
@@ -68,11 +73,13 @@ static enum network_direction way_of(int side)
 	return side == 0 ? NETWORK_FORWARD : NETWORK_BACK;
 }
 
-// post sends a message into the network and gives its arrival, RELAY_HELD when it is swallowed. False: the network has reset the connection.
-static bool post(struct conn *c, int side, size_t bytes, int64_t *due_ns)
+// post_at sends a message into the network, at a time that is not after now, and gives its arrival, RELAY_HELD when it is swallowed. False: the network has
+// reset the connection.
+static bool post_at(struct conn *c, int side, size_t bytes, int64_t at_ns, int64_t *due_ns)
 {
 	struct emulate *e = c->e;
-	switch (network_send(&e->network, c->flow, way_of(side), bytes, e->now_ns, due_ns)) {
+	at_ns = at_ns > e->network.now_ns ? at_ns : e->network.now_ns;
+	switch (network_send(&e->network, c->flow, way_of(side), bytes, at_ns, due_ns)) {
 	case NETWORK_ARRIVES:
 		return true;
 	case NETWORK_SWALLOWED:
@@ -83,6 +90,11 @@ static bool post(struct conn *c, int side, size_t bytes, int64_t *due_ns)
 	}
 	conn_reset(c, "cut: reset");
 	return false;
+}
+
+static bool post(struct conn *c, int side, size_t bytes, int64_t *due_ns)
+{
+	return post_at(c, side, bytes, c->e->now_ns, due_ns);
 }
 
 // post_end tells the other side, through the network, that this one has ended.
@@ -107,30 +119,64 @@ static bool may_read(const struct conn *c, int side)
 	return is_open && !c->sides[side].has_ended && relay_queue_has_room(&c->queues[side]);
 }
 
+// came_ns is when the kernel received what was just read, on the relay's clock: waking the relay's processor took from then till now. The kernel stamps
+// with the time of day, which may step: more than STAMP_OLD_NS is not believed, and the network takes nothing before what it has seen.
+static int64_t came_ns(const struct emulate *e, struct msghdr *m)
+{
+	struct timespec day, stamp;
+	const struct cmsghdr *h = CMSG_FIRSTHDR(m);
+	if (h == NULL || h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_TIMESTAMPNS)
+		return e->now_ns;
+	memcpy(&stamp, CMSG_DATA(h), sizeof stamp);
+	clock_gettime(CLOCK_REALTIME, &day);
+	int64_t ago_ns = (int64_t)(day.tv_sec - stamp.tv_sec) * NS_PER_S + (day.tv_nsec - stamp.tv_nsec);
+	return ago_ns > 0 && ago_ns < STAMP_OLD_NS ? e->now_ns - ago_ns : e->now_ns;
+}
+
+// receive reads once, as recv, and brings the clock up to date; *at_ns gets when it came.
+static ssize_t receive(struct conn *c, int side, uint8_t *room, uint32_t len, int64_t *at_ns)
+{
+	union {
+		struct cmsghdr aligned;
+		uint8_t bytes[CMSG_SPACE(sizeof(struct timespec))];
+	} control;
+	struct iovec into = {.iov_base = room, .iov_len = len};
+	struct msghdr m = {.msg_iov = &into, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+	ssize_t n = recvmsg(c->sides[side].watch.fd, &m, MSG_DONTWAIT);
+	int error = errno;
+	emulate_clock(c->e);
+	*at_ns = n > 0 && !c->sides[side].is_unread ? came_ns(c->e, &m) : c->e->now_ns;
+	errno = error;
+	return n;
+}
+
 // read_once returns false when there is nothing more to read now, or the connection has ended.
 static bool read_once(struct conn *c, int side)
 {
 	uint8_t *room;
 	uint32_t len;
-	int64_t due_ns;
+	int64_t due_ns, at_ns;
 	if (relay_queue_room(&c->queues[side], EMULATE_READ_BYTES, &room, &len) != OK) {
 		conn_reset(c, "no memory for what is under way");
 		return false;
 	}
 	if (len == 0)
 		return false;
-	ssize_t n = recv(c->sides[side].watch.fd, room, len, MSG_DONTWAIT);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	ssize_t n = receive(c, side, room, len, &at_ns);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+		c->sides[side].is_unread &= errno == EINTR; // all that waited is read
 		return false;
-	emulate_clock(c->e);
+	}
 	if (n <= 0) {
 		post_end(c, side, n == 0 ? RELAY_EOF : RELAY_RESET);
 		return false;
 	}
-	if (!post(c, side, (size_t)n, &due_ns))
+	if (!post_at(c, side, (size_t)n, at_ns, &due_ns))
 		return false;
 	relay_queue_push(&c->queues[side], (uint32_t)n, due_ns);
-	return (uint32_t)n == len;
+	bool more = (uint32_t)n == len;
+	c->sides[side].is_unread = !relay_queue_has_room(&c->queues[side]) || (more && c->sides[side].is_unread);
+	return more;
 }
 
 // ---- Out of the network
@@ -207,7 +253,7 @@ static bool connect_onward(struct conn *c)
 	if (fd < 0)
 		return false;
 	poller_watch_init(&s->watch, fd, on_side_ready, s);
-	set_nodelay(fd);
+	set_options(fd);
 	setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
 	if (bind(fd, (const struct sockaddr *)&from, sizeof from) != 0)
 		return false;
@@ -372,9 +418,10 @@ void conn_start(struct emulate *e, int32_t from, int32_t to, int fd)
 	e->n_conns_used = place >= e->n_conns_used ? place + 1 : e->n_conns_used;
 	for (int i = 0; i < 2; i++) {
 		c->sides[i].conn = c;
+		c->sides[i].is_unread = true; // until the connection is open
 		poller_watch_init(&c->sides[i].watch, i == 0 ? fd : -1, on_side_ready, &c->sides[i]);
 	}
-	set_nodelay(fd);
+	set_options(fd);
 	emulate_clock(e);
 	enum err err = network_open_flow(&e->network, from, to, &c->flow);
 	ASSERT(err == OK); // a flow for each place, a link for each pair

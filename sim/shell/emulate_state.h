@@ -25,6 +25,7 @@ struct conn_side {
 	bool is_gone;    // its connection is broken: nothing can be written to it
 	bool is_half_closed; // before the connection was open: it will say no more, and is read later
 	bool is_blocked; // it does not read: its kernel's buffer is full
+	bool is_unread;  // the relay has not read all the time: what comes next may have waited for that
 	uint64_t bytes;  // that it sent and that left here
 };
 

@@ -118,13 +118,21 @@ static void arm(struct poller *p, int64_t at_ns)
 	ASSERT(rv == 0); // fails for times that are none
 }
 
+// wait_for_events sleeps until an event or shortly before at_ns; from then on it returns at once.
+static int wait_for_events(struct poller *p, int64_t at_ns, struct epoll_event *events)
+{
+	bool is_near = at_ns != POLLER_NEVER && at_ns - poller_clock_ns() <= POLLER_EARLY_NS;
+	if (!is_near)
+		arm(p, at_ns == POLLER_NEVER ? POLLER_NEVER : at_ns - POLLER_EARLY_NS);
+	return epoll_wait(p->epoll_fd, events, EVENTS_MAX, is_near ? 0 : -1);
+}
+
 enum err poller_run(struct poller *p, struct errmsg *em)
 {
 	struct epoll_event events[EVENTS_MAX];
 	p->is_stopping = false;
 	while (!p->is_stopping) {
-		arm(p, p->after_batch(p->ctx));
-		int n = epoll_wait(p->epoll_fd, events, EVENTS_MAX, -1);
+		int n = wait_for_events(p, p->after_batch(p->ctx), events);
 		if (n < 0 && errno != EINTR)
 			return errmsg_fail(em, ERR_IO, "cannot wait for events: %s", strerror(errno));
 		for (int i = 0; i < n; i++) {

@@ -4,6 +4,10 @@
 // NNG decides when it reads. A relay must stop reading when a queue is full, end one direction of a connection, reset it on
 // purpose, and know within microseconds when bytes came; that is what sockets are for.
 //
+// A timer wakes a processor that slept up to some tenths of a millisecond late (measured on a virtual machine: 0.02 ms at the median, 0.15 at p99). So the
+// loop wakes POLLER_EARLY_NS before a time and looks for events without sleeping until then: that costs as much of a core for each time, and nothing
+// when nothing is due.
+//
 // Ownership: the caller keeps watches in place until poller_forget, and what a watch is embedded in until the batch of events under way is over:
 // poller_run calls `after_batch` then. Thread rule: one thread.
 #ifndef HEARTH_SIM_SHELL_POLLER_H
@@ -15,6 +19,7 @@
 #include <stdint.h>
 
 #define POLLER_NEVER INT64_MAX
+#define POLLER_EARLY_NS INT64_C(100000) // at p99 0.007 ms late with it, on the same machine
 
 // One descriptor. `on_ready` gets EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLERR, EPOLLHUP bits; never after poller_forget.
 struct watch {

@@ -125,6 +125,64 @@ static void a_flood_keeps_its_order_through_jitter_and_loss(void **state)
 	stop(w);
 }
 
+static void what_is_sent_before_it_is_open_waits_for_the_handshake(void **state)
+{
+	(void)state;
+	struct world *w = start("[network]\ndelay = \"300 ms\"\n");
+	int fds[2], other[2];
+	open_pair(w, 0, 2, other); // the kernel stamps what comes once a socket wants that
+	int64_t begin_ns = poller_clock_ns();
+	fds[0] = dial(w, 0, 1);
+	put(fds[0], "early");
+	fds[1] = take(w, 1);
+	get(fds[1], "early");
+	assert_true(poller_clock_ns() - begin_ns >= 3 * 300 * MS); // SYN, its answer, and then the message
+	close_pair(fds);
+	close_pair(other);
+	stop(w);
+}
+
+// Keeps the relay's thread from its work while the test wants it.
+struct hold {
+	struct watch watch;
+	int release[2]; // a pipe
+};
+
+static void on_hold(void *ctx, uint32_t events)
+{
+	struct hold *h = ctx;
+	uint64_t n;
+	char byte;
+	(void)events;
+	assert_int_equal(read(h->watch.fd, &n, sizeof n), sizeof n);
+	assert_int_equal(read(h->release[0], &byte, 1), 1);
+}
+
+static void a_message_counts_from_when_it_came_not_from_when_it_was_read(void **state)
+{
+	(void)state;
+	struct world *w = start("[network]\ndelay = \"1000 ms\"\n");
+	struct hold h;
+	int fds[2];
+	open_pair(w, 0, 1, fds);
+	put(fds[0], "open");
+	get(fds[1], "open");
+	poller_watch_init(&h.watch, eventfd(0, EFD_CLOEXEC), on_hold, &h);
+	assert_int_equal(pipe(h.release), 0);
+	assert_int_equal(poller_want(emulate_poller(w->relay), &h.watch, EPOLLIN), OK);
+	assert_int_equal(write(h.watch.fd, &(uint64_t){1}, 8), 8);
+	put(fds[0], "x");
+	assert_false(is_ready(fds[1], POLLIN, 700)); // the relay stands still
+	int64_t begin_ns = poller_clock_ns();
+	assert_int_equal(write(h.release[1], "x", 1), 1);
+	get(fds[1], "x");
+	assert_true(poller_clock_ns() - begin_ns < 900 * MS); // 300 ms; from when it was read, 1,000
+	close_pair(fds);
+	stop(w);
+	close(h.watch.fd);
+	close_pair(h.release);
+}
+
 static void a_reader_that_sleeps_stops_the_sender(void **state)
 {
 	(void)state;
@@ -269,6 +327,8 @@ int main(void)
 		cmocka_unit_test(a_half_closed_connection_still_answers),
 		cmocka_unit_test(a_reset_passes_through),
 		cmocka_unit_test(a_flood_keeps_its_order_through_jitter_and_loss),
+		cmocka_unit_test(what_is_sent_before_it_is_open_waits_for_the_handshake),
+		cmocka_unit_test(a_message_counts_from_when_it_came_not_from_when_it_was_read),
 		cmocka_unit_test(a_reader_that_sleeps_stops_the_sender),
 		cmocka_unit_test(commands_that_make_no_sense_are_told_why),
 		cmocka_unit_test(the_control_socket_is_this_users_alone),
