@@ -94,7 +94,8 @@ static enum err open_node(struct cluster_host *h, const struct options *o, const
 		.local_control = h->local_control,
 		.local_data = h->local_data,
 		.core = {.n_layers = c->n_layers, .hidden_dim = c->hidden_dim, .n_threads = (uint32_t)options_n_threads(o), .local = true,
-			.liveness = liveness_defaults, .link_age_ns = LINK_AGE_NS, .keep_bytes = (uint64_t)o->keep_mem << 20},
+			.liveness = liveness_defaults, .link_age_ns = LINK_AGE_NS, .keep_bytes = h->budget.keep_bytes},
+		.memory = h->budget.node,
 	};
 	if (serve->keys)
 		lnk1_node_id(serve->keys->pk, p.core.self.b);
@@ -120,6 +121,9 @@ enum err cluster_host_open_cluster(struct cluster_host *h, const struct options 
 		.limits = &link_limits_default,
 	};
 	enum err e = fill_core(h, o, n_slots, serve, &p.core, em);
+	if (e == OK)
+		e = host_budget_coordinator(o, h->model, h->worker, serve->keys == NULL, h->log, &p.core, &h->budget, em);
+	p.head_weights = h->budget.head;
 	if (e == OK && !o->no_node)
 		e = local_link_open(&h->loop, LNK1_CONTROL, &link_limits_default, &h->local_control, em);
 	if (e == OK && !o->no_node)

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "cli/host_budget.h"
 #include "cli/options.h"
 #include "coordinator/shell/coord_runtime.h"
 #include "engine/worker.h"
@@ -22,6 +23,7 @@ struct cluster_host {
 	struct local_link *local_control, *local_data;
 	struct node_runtime *node;   // NULL with --no-node
 	struct coord_runtime *coord;
+	struct host_budget budget;   // zero without --mem
 	int64_t load_ns;             // what opening took
 	int signo;                   // the signal that stopped it; 0: none came
 };

@@ -1,6 +1,7 @@
 // `hearth join`: this machine as a node. The first time with an invite, later with the membership in the state directory alone.
 #include "cli/command.h"
 #include "cli/hash_progress.h"
+#include "cli/host_budget.h"
 #include "cli/host_port.h"
 #include "cli/local_address.h"
 #include "cli/secret_prompt.h"
@@ -24,6 +25,7 @@ struct joining {
 	struct loop loop;
 	struct model *model;
 	struct worker *worker;
+	struct host_budget budget;
 	struct node_runtime *node;
 	struct membership member;
 	struct link_limits limits;
@@ -127,7 +129,9 @@ static enum err open_model(struct joining *j, struct errmsg *em)
 		e = state_dir_path(&j->state, "model-hashes", cache, sizeof cache, em);
 	if (e == OK)
 		e = hash_with_progress(o->model, cache, j->model_hash, em);
-	return e == OK ? worker_open(options_n_threads(o), o->simd, &j->worker, em) : e;
+	if (e == OK)
+		e = worker_open(options_n_threads(o), o->simd, &j->worker, em);
+	return e == OK ? host_budget_node(o, &j->budget, em) : e;
 }
 
 static enum err open_node(struct joining *j, struct errmsg *em)
@@ -150,7 +154,8 @@ static enum err open_node(struct joining *j, struct errmsg *em)
 		.on_exit = on_exit_node,
 		.core = {.n_layers = hp->n_layers, .hidden_dim = hp->hidden_dim, .n_threads = (uint32_t)options_n_threads(o),
 			.member_epoch = j->member.grant.member_epoch, .liveness = liveness_with(o->dead_after * INT64_C(1000000)),
-			.link_age_ns = LINK_AGE_NS, .keep_bytes = (uint64_t)o->keep_mem << 20},
+			.link_age_ns = LINK_AGE_NS, .keep_bytes = j->budget.keep_bytes},
+		.memory = j->budget.node,
 	};
 	for (int32_t i = 0; i < o->node_advertise.n; i++) {
 		char text[HOST_PORT_TEXT_CAP];

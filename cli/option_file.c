@@ -25,7 +25,7 @@ struct config_file {
 static bool takes_string(enum option_kind kind)
 {
 	return kind == OPTION_STRING || kind == OPTION_PATH || kind == OPTION_NAME || kind == OPTION_ENUM || kind == OPTION_WORD ||
-		kind == OPTION_HOST_PORT || kind == OPTION_ADDRESS;
+		kind == OPTION_HOST_PORT || kind == OPTION_ADDRESS || kind == OPTION_SIZE;
 }
 
 static enum err set_string(const struct option *opt, struct options *o, const char *where, struct toml_text text, struct errmsg *em)

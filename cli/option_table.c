@@ -11,6 +11,8 @@ static const char *const log_words[] = {"error", "warning", "info", "debug", NUL
 static const char *const simd_words[] = {"portable", "avx2", NULL};
 static const char *const wire_words[] = {"f32", "bf16", "f16", "q8", NULL};
 
+static const char *const reader_words[] = {"auto", "mmap", "direct", NULL};
+
 static const char *const trace_action_words[] = {"generate", "show", "record", NULL};
 static const char *const trace_format_words[] = {"csv", "ping", "mahimahi", "netem", NULL};
 
@@ -121,8 +123,14 @@ static const struct option table[] = {
 		.max = 1 << 20, .placeholder = "MIB", .help = "memory for states sent on, so that when the machine behind is lost only its layers are computed again; 0: none"},
 	{.flag = "--threads", .key = "compute.threads", .commands = FOR_COMPUTE, .kind = OPTION_INT, .offset = AT(threads), .example = "4", .min = 1,
 		.max = THREADS_MAX, .placeholder = "N", .preset_words = "every core", .help = "compute threads"},
+	{.flag = "--mem", .key = "compute.mem", .commands = FOR_COMPUTE, .kind = OPTION_SIZE, .offset = AT(mem), .example = "\"3G\"", .min = 16 << 20,
+		.max = INT64_C(1) << 50, .placeholder = "SIZE", .preset_words = "no cap",
+		.help = "memory this process may take, all of it: weights that do not fit are read from disk again for every token, such as 3G or 900M"},
+	{.flag = "--reader", .key = "compute.reader", .commands = FOR_COMPUTE, .kind = OPTION_ENUM, .offset = AT(reader), .choices = reader_words,
+		.preset = "auto", .placeholder = "NAME",
+		.help = "how weights that do not fit are read: through the page cache (mmap), past it (direct), or by the faster of the two (auto)"},
 	{.flag = "--ctx", .key = "compute.ctx", .commands = FOR_RUN | FOR_SERVE, .kind = OPTION_INT, .offset = AT(ctx), .example = "4096", .min = 1,
-		.max = CTX_MAX, .placeholder = "N", .preset_words = "what the model was trained for, at most 4096",
+		.max = CTX_MAX, .placeholder = "N", .preset_words = "what the model was trained for, at most 4096, and less where --mem holds no more",
 		.help = "tokens of prompt and answer that a request may have"},
 	{.flag = "--prefill-chunk", .key = "compute.prefill_chunk", .commands = FOR_RUN | FOR_SERVE, .kind = OPTION_INT,
 		.offset = AT(prefill_chunk), .preset = "512", .min = 1, .max = CHUNK_TOKENS_MAX, .placeholder = "N",
@@ -186,7 +194,8 @@ static const struct option table[] = {
 };
 
 _Static_assert(ARRAY_LEN(table) <= OPTIONS_MAX, "struct options has an origin for every entry");
-_Static_assert(sizeof(enum wire_type) == sizeof(int) && sizeof(enum log_level) == sizeof(int), "OPTION_ENUM stores an int");
+_Static_assert(sizeof(enum wire_type) == sizeof(int) && sizeof(enum log_level) == sizeof(int) && sizeof(enum weight_way) == sizeof(int),
+	"OPTION_ENUM stores an int");
 
 size_t n_options(void)
 {

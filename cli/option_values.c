@@ -35,6 +35,13 @@ void option_want(const struct option *opt, char want[OPTION_WANT_CAP])
 	case OPTION_INT:
 		snprintf(want, OPTION_WANT_CAP, "an integer from %lld to %lld", (long long)opt->min, (long long)opt->max);
 		return;
+	case OPTION_SIZE: {
+		char min[24], max[24];
+		option_size_text((uint64_t)opt->min, min);
+		option_size_text((uint64_t)opt->max, max);
+		snprintf(want, OPTION_WANT_CAP, "a size such as 3G or 900M, from %s to %s", min, max);
+		return;
+	}
 	case OPTION_FLOAT: snprintf(want, OPTION_WANT_CAP, "a number from %g to %g", opt->f_min, opt->f_max); return;
 	case OPTION_SPLIT:
 		snprintf(want, OPTION_WANT_CAP, "1 to %d numbers of layers, each from 1 to %lld", STAGES_MAX, (long long)opt->max);
@@ -54,6 +61,62 @@ enum err option_refuse(const struct option *opt, const char *where, const char *
 	char want[OPTION_WANT_CAP];
 	option_want(opt, want);
 	return errmsg_fail(em, ERR_USAGE, "%.200s: got %.100s, want %s", where, got[0] ? got : "an empty text", want);
+}
+
+void option_size_text(uint64_t bytes, char out[24])
+{
+	static const char units[] = "KMGTP";
+	int i = -1;
+	while (bytes >= 1024 && bytes % 1024 == 0 && i < (int)sizeof units - 2) {
+		bytes /= 1024;
+		i++;
+	}
+	snprintf(out, 24, "%llu%.1s", (unsigned long long)bytes, i < 0 ? "" : &units[i]);
+}
+
+// parse_size reads "3G", "1.5g", "900MiB", "2048": steps of 1,024, and a fraction where a unit follows.
+static bool parse_size(const char *text, uint64_t *bytes)
+{
+	static const char units[] = "KMGTP";
+	size_t n = strspn(text, "0123456789"), f = 0;
+	uint64_t whole = 0, scale = 1;
+	double fraction = 0, place = 0.1;
+	if (n == 0 || n > 16)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		whole = whole * 10 + (uint64_t)(text[i] - '0');
+	text += n;
+	if (*text == '.') {
+		f = strspn(++text, "0123456789");
+		for (size_t i = 0; i < f; i++, place /= 10)
+			fraction += place * (text[i] - '0');
+		text += f;
+		if (f == 0)
+			return false;
+	}
+	for (size_t i = 0; i < sizeof units - 1; i++)
+		if ((*text | 0x20) == (units[i] | 0x20) && *text != '\0')
+			scale = UINT64_C(1) << (10 * (i + 1));
+	text += scale > 1;
+	if (scale == 1 && f > 0)
+		return false;
+	if (strcmp(text, "iB") == 0)
+		text += 2;
+	else if (strcmp(text, "B") == 0)
+		text++;
+	if (*text != '\0' || whole > UINT64_MAX / 2 / scale)
+		return false;
+	*bytes = whole * scale + (uint64_t)(fraction * (double)scale);
+	return true;
+}
+
+static enum err set_size(const struct option *opt, struct options *o, const char *where, const char *text, struct errmsg *em)
+{
+	uint64_t bytes;
+	if (!parse_size(text, &bytes) || bytes < (uint64_t)opt->min || bytes > (uint64_t)opt->max)
+		return option_refuse(opt, where, text, em);
+	*(uint64_t *)field(o, opt) = bytes;
+	return OK;
 }
 
 static enum err refuse_int(const struct option *opt, const char *where, int64_t v, struct errmsg *em)
@@ -114,6 +177,11 @@ enum err option_set_int(const struct option *opt, struct options *o, const char 
 		*(uint64_t *)field(o, opt) = (uint64_t)v;
 		return OK;
 	case OPTION_FLOAT: return option_set_float(opt, o, where, (double)v, em);
+	case OPTION_SIZE:
+		if (v < opt->min || v > opt->max)
+			return refuse_int(opt, where, v, em);
+		*(uint64_t *)field(o, opt) = (uint64_t)v;
+		return OK;
 	default: return refuse_int(opt, where, v, em);
 	}
 }
@@ -255,6 +323,7 @@ enum err option_set_text(const struct option *opt, struct options *o, const char
 	case OPTION_INT: return parse_i64(text, &i) ? option_set_int(opt, o, where, i, em) : option_refuse(opt, where, text, em);
 	case OPTION_U64:
 		return parse_u64(text, (uint64_t *)field(o, opt)) ? OK : option_refuse(opt, where, text, em);
+	case OPTION_SIZE: return set_size(opt, o, where, text, em);
 	case OPTION_FLOAT:
 		return parse_double(text, &f) ? option_set_float(opt, o, where, f, em) : option_refuse(opt, where, text, em);
 	case OPTION_NAME:

@@ -23,6 +23,8 @@ MUST_USE enum err option_add_int(const struct option *opt, struct options *o, co
 MUST_USE enum err option_add_text(const struct option *opt, struct options *o, const char *where, const char *text,
 	struct errmsg *em);
 
+// option_size_text writes bytes as one types them: "3G", "1536M", "1000".
+void option_size_text(uint64_t bytes, char out[24]);
 // option_want writes what a value must be: "an integer from 1 to 512".
 void option_want(const struct option *opt, char want[OPTION_WANT_CAP]);
 // option_refuse writes "<where>: got <got>, want ..." and returns ERR_USAGE.

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/wire_type.h"
 #include "cli/host_port.h"
+#include "engine/weight_reader.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,6 +42,7 @@ enum option_kind {
 	OPTION_INT,            // int32_t in [min, max]
 	OPTION_U64,            // uint64_t, decimal
 	OPTION_FLOAT,          // float in [f_min, f_max]
+	OPTION_SIZE,           // uint64_t, bytes in [min, max]; a text such as 3G or 512M, in steps of 1,024
 	OPTION_STRING,         // const char *, not empty
 	OPTION_PATH,           // const char *, a file or directory name, not empty
 	OPTION_NAME,           // const char *, at most NAME_CAP - 1 letters, digits, '.', '_', '-'
@@ -79,6 +81,8 @@ struct options {
 	int32_t threads; // 0: every core this process may use, see options_n_threads
 	int32_t prefill_chunk;
 	int32_t ctx;      // 0: the smaller of what the model was trained for and 4,096
+	uint64_t mem;     // bytes this process may take; 0: no cap
+	enum weight_way reader;
 	const char *simd; // for kernels_find; NULL: the fastest of this machine
 	enum wire_type wire;
 

@@ -9,9 +9,6 @@
 #include <string.h>
 
 #define HEAD_DIM_MAX 512 // what kernels_attention takes
-#define UNITS_PER_LAYER 8                // of weights, where they do not all fit (cost-model.md, section 2)
-#define UNIT_BYTES_GOOD (1024 * 1024)    // below, fixed costs of a unit show
-#define UNITS_IN_CAP 12                  // that fit the memory for weights at least
 
 // Memory is laid out twice by the same function: without an arena it only adds up, with one it carves. So the sum cannot differ from
 // what is carved.
@@ -215,113 +212,42 @@ static enum err check_config(struct engine *e, struct errmsg *em)
 	return c->has_head ? check_head(e, em) : OK;
 }
 
-static enum err allocate(struct engine *e, struct errmsg *em)
+static enum err measure(struct engine *e, size_t *need, struct errmsg *em)
 {
-	struct carver measure = {0};
-	lay_out(e, &measure);
-	if (measure.overflow)
+	struct carver carver = {0};
+	lay_out(e, &carver);
+	*need = carver.need;
+	if (carver.overflow)
 		return errmsg_fail(em, ERR_NOMEM, "engine: %d slots of %d tokens need more memory than this machine can address", (int)e->c.n_slots,
 			(int)e->c.ctx_len);
-	if (arena_open(measure.need, &e->arena) != OK)
+	return OK;
+}
+
+static enum err allocate(struct engine *e, struct errmsg *em)
+{
+	size_t need;
+	enum err err = measure(e, &need, em);
+	if (err != OK)
+		return err;
+	if (arena_open(need, &e->arena) != OK)
 		return errmsg_fail(em, ERR_NOMEM, "engine: cannot allocate %zu MiB (%llu MiB of it KV cache, %d slots of %d tokens)",
-			measure.need >> 20, (unsigned long long)(e->kv_bytes >> 20), (int)e->c.n_slots, (int)e->c.ctx_len);
+			need >> 20, (unsigned long long)(e->kv_bytes >> 20), (int)e->c.n_slots, (int)e->c.ctx_len);
 	lay_out(e, &(struct carver){.arena = &e->arena});
 	return OK;
 }
 
-// add_layer puts a layer's matrices into the table, in the order of forward.c.
-static enum err add_layer(struct engine *e, int32_t layer, uint64_t unit_max)
+// prepare fills what the config alone decides.
+static enum err prepare(struct engine *e, const struct engine_config *c, struct errmsg *em)
 {
-	struct layer_weights w;
-	model_layer(e->c.model, layer, &w);
-	struct engine_layer *l = &e->layers[layer_spans_find(&e->c.layers, layer)];
-	const struct {
-		enum unit_kind kind;
-		const struct tensor_view *matrices[UNIT_PARTS_MAX];
-		int32_t n;
-	} phases[] = {
-		{UNIT_QKV, {&w.q, &w.k, &w.v}, 3}, {UNIT_O, {&w.o}, 1}, {UNIT_GATE_UP, {&w.gate, &w.up}, 2}, {UNIT_DOWN, {&w.down}, 1},
-	};
-	for (size_t i = 0; i < ARRAY_LEN(phases); i++) {
-		enum unit_kind kind = phases[i].kind;
-		if (unit_table_add(&e->units, layer, kind, phases[i].matrices, phases[i].n, unit_max, &l->units[kind]) != OK)
-			return ERR_NOMEM;
+	e->c = *c;
+	e->hp = *model_hparams(c->model);
+	e->files = c->files != NULL ? c->files : model_files(c->model);
+	e->normed.cols = e->hp.hidden_dim;
+	if (layer_spans_count(&c->layers) > 0) {
+		e->attended.cols = e->hp.n_heads * e->hp.head_dim;
+		e->gated.cols = e->hp.ffn_dim;
 	}
-	return OK;
-}
-
-static enum err add_units(struct engine *e, uint64_t unit_max)
-{
-	enum err err = OK;
-	e->units.n = 0;
-	for (int32_t i = 0; i < e->hp.n_layers && err == OK; i++)
-		err = layer_spans_find(&e->c.layers, i) >= 0 ? add_layer(e, i, unit_max) : OK;
-	if (err == OK && e->c.has_head) {
-		struct tensor_view output = model_output(e->c.model);
-		err = unit_table_add(&e->units, e->hp.n_layers, UNIT_OUTPUT, &(const struct tensor_view *){&output}, 1, unit_max, &e->output_units);
-	}
-	return err;
-}
-
-// unit_limit returns how large a unit may be, given the uncut table: an eighth of a layer is as good as anything finer (cost-model.md, 9),
-// and a few must fit the cap; small ones cost more per byte.
-static uint64_t unit_limit(const struct engine *e)
-{
-	const struct residency_limits *l = &e->c.weights;
-	uint64_t cap = l->anon_bytes < l->bytes && l->anon_bytes > 0 ? l->anon_bytes : l->bytes, total = unit_table_bytes(&e->units);
-	if (!l->is_capped || total + (uint64_t)e->units.n * UNIT_PARTS_MAX * 2 * WEIGHT_PAGE <= cap)
-		return UNIT_UNCUT;
-	int32_t n_layers = layer_spans_count(&e->c.layers);
-	uint64_t unit = total / (uint64_t)(n_layers > 0 ? n_layers : 1) / UNITS_PER_LAYER;
-	unit = unit > UNIT_BYTES_GOOD ? unit : UNIT_BYTES_GOOD;
-	return unit < cap / UNITS_IN_CAP ? unit : cap / UNITS_IN_CAP;
-}
-
-static enum err build_units(struct engine *e, struct errmsg *em)
-{
-	enum err err = add_units(e, UNIT_UNCUT);
-	uint64_t limit = err == OK ? unit_limit(e) : UNIT_UNCUT;
-	if (limit != UNIT_UNCUT)
-		err = add_units(e, limit);
-	return err == OK ? OK : errmsg_fail(em, err, "engine: no memory for the table of weights");
-}
-
-static enum err read_vector(struct engine *e, const struct tensor_view *t, float *to, struct errmsg *em)
-{
-	return to != NULL ? weight_files_read(e->files, t->at, (uint64_t)t->cols * sizeof *to, to, em) : OK;
-}
-
-static enum err read_layer_vectors(struct engine *e, int32_t layer, struct errmsg *em)
-{
-	struct layer_weights w;
-	model_layer(e->c.model, layer, &w);
-	const struct engine_layer *l = &e->layers[layer_spans_find(&e->c.layers, layer)];
-	const struct {
-		const struct tensor_view *from;
-		float *to;
-	} vectors[] = {
-		{&w.attn_norm, l->attn_norm}, {&w.ffn_norm, l->ffn_norm}, {&w.q_bias, l->q_bias}, {&w.k_bias, l->k_bias}, {&w.v_bias, l->v_bias},
-	};
-	enum err err = OK;
-	for (size_t i = 0; i < ARRAY_LEN(vectors) && err == OK; i++)
-		err = read_vector(e, vectors[i].from, vectors[i].to, em);
-	return err;
-}
-
-// load_weights reads what is copied, and makes the rest available by residency.
-static enum err load_weights(struct engine *e, struct errmsg *em)
-{
-	enum err err = build_units(e, em);
-	for (int32_t i = 0; i < e->hp.n_layers && err == OK; i++)
-		err = layer_spans_find(&e->c.layers, i) >= 0 ? read_layer_vectors(e, i, em) : OK;
-	if (err == OK && e->c.has_head) {
-		struct tensor_view norm = model_output_norm(e->c.model);
-		err = read_vector(e, &norm, e->output_norm, em);
-	}
-	if (err != OK)
-		return err;
-	const struct residency_config rc = {.files = e->files, .units = &e->units, .limits = e->c.weights};
-	return residency_open(&rc, &e->residency, em);
+	return check_config(e, em);
 }
 
 enum err engine_open(const struct engine_config *c, struct engine **out, struct errmsg *em)
@@ -329,20 +255,14 @@ enum err engine_open(const struct engine_config *c, struct engine **out, struct 
 	struct engine *e = calloc(1, sizeof *e);
 	if (e == NULL)
 		return errmsg_fail(em, ERR_NOMEM, "engine: cannot allocate %zu bytes", sizeof *e);
-	e->c = *c;
-	e->hp = *model_hparams(c->model);
-	e->files = c->files != NULL ? c->files : model_files(c->model);
-	e->normed.cols = e->hp.hidden_dim;
 	size_t n_layers = (size_t)layer_spans_count(&c->layers);
-	if (n_layers > 0) {
-		e->attended.cols = e->hp.n_heads * e->hp.head_dim;
-		e->gated.cols = e->hp.ffn_dim;
-	}
-	enum err err = check_config(e, em);
+	enum err err = prepare(e, c, em);
 	if (err == OK)
 		err = allocate(e, em);
 	if (err == OK)
-		err = load_weights(e, em);
+		err = engine_read_vectors(e, em);
+	if (err == OK && !c->defer_weights)
+		err = engine_load_weights(e, &c->weights, em);
 	if (err != OK) {
 		errmsg_prefix(em, err, "%s", model_path(c->model));
 		engine_close(e);
@@ -354,6 +274,19 @@ enum err engine_open(const struct engine_config *c, struct engine **out, struct 
 	}
 	*out = e;
 	return OK;
+}
+
+enum err engine_measure(const struct engine_config *c, struct engine_size *out, struct errmsg *em)
+{
+	struct engine e = {0}; // without memory: nothing is carved
+	size_t need = 0;
+	enum err err = prepare(&e, c, em);
+	if (err == OK)
+		err = measure(&e, &need, em);
+	*out = (struct engine_size){.bytes = sizeof e + need, .kv_bytes = e.kv_bytes};
+	if (err == OK)
+		err = engine_measure_weights(&e, out, em);
+	return err == OK ? OK : errmsg_prefix(em, err, "%s", model_path(c->model));
 }
 
 // take_slot copies what is computed and no more: pages that nobody wrote take no memory.
@@ -385,8 +318,7 @@ void engine_close(struct engine *e)
 {
 	if (e == NULL)
 		return;
-	residency_close(e->residency);
-	unit_table_deinit(&e->units);
+	engine_drop_weights(e);
 	arena_close(&e->arena);
 	free(e);
 }

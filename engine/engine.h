@@ -33,6 +33,7 @@ struct engine_config {
 	enum wire_type wire;            // what every layer boundary is rounded to
 	const struct weight_files *files; // borrowed; where the weights are; NULL: in the model's own file
 	struct residency_limits weights;  // what they may take; zero: no cap
+	bool defer_weights;               // engine_load_weights comes later, before anything is computed
 };
 
 // Why an item failed: of its first token that did, the layer whose output (or keys and values) could not be carried, and the value.
@@ -60,6 +61,20 @@ struct engine;
 // engine_open refuses (ERR_UNSUPPORTED, naming the tensor) a weight type without kernels, and (ERR_NOMEM, saying how much) what does not fit.
 MUST_USE enum err engine_open(const struct engine_config *c, struct engine **out, struct errmsg *em);
 void engine_close(struct engine *e); // NULL is allowed
+
+// What an engine of a config would take. Weights in whole pages, as they are pinned.
+struct engine_size {
+	uint64_t bytes;        // all but weights
+	uint64_t kv_bytes;     // of them, KV cache
+	uint64_t weight_bytes; // all of the layers' and the head's matrices
+	uint64_t weight_least; // with less for them it cannot compute: the smallest window
+};
+// engine_measure fails as engine_open does, and allocates next to nothing.
+MUST_USE enum err engine_measure(const struct engine_config *c, struct engine_size *out, struct errmsg *em);
+// engine_load_weights makes the weights available within `limits`, when defer_weights left that out.
+MUST_USE enum err engine_load_weights(struct engine *e, const struct residency_limits *limits, struct errmsg *em);
+// engine_drop_weights gives them back; what was computed stays.
+void engine_drop_weights(struct engine *e);
 // engine_take_kv copies what another engine of the same model and wire type has computed in the layers that both run. Nothing, unless
 // slots and context are the same.
 void engine_take_kv(struct engine *e, const struct engine *from);

@@ -89,4 +89,8 @@ static inline int32_t *engine_computed(const struct engine *e, int32_t layer, in
 	return &e->computed[(size_t)layer_spans_find(&e->c.layers, layer) * (size_t)e->c.n_slots + (size_t)slot];
 }
 
+// engine_read_vectors reads norms and biases into their places; engine_measure_weights fills the weights' part of *out.
+MUST_USE enum err engine_read_vectors(struct engine *e, struct errmsg *em);
+MUST_USE enum err engine_measure_weights(struct engine *e, struct engine_size *out, struct errmsg *em);
+
 #endif

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -244,6 +245,16 @@ void residency_get_stats(struct residency *r, struct residency_stats *out)
 	pthread_mutex_unlock(&r->mutex);
 }
 
+void residency_describe(const struct residency_stats *s, char out[RESIDENCY_TEXT_CAP])
+{
+	static const double mib = 1048576;
+	int n = snprintf(out, RESIDENCY_TEXT_CAP, "%.1f MiB %s", (double)s->pinned_bytes / mib,
+		s->reader == READER_AUTO ? "mapped" : s->is_locked ? "pinned (locked)" : "pinned (not locked: RLIMIT_MEMLOCK)");
+	if (s->n_streamed > 0)
+		snprintf(out + n, RESIDENCY_TEXT_CAP - (size_t)n, ", %.1f MiB streamed by %s through %.1f MiB", (double)s->streamed_bytes / mib,
+			weight_reader_name(s->reader), (double)s->window_bytes / mib);
+}
+
 // ---- opening
 
 static uint64_t *memory_of_units(const struct unit_table *units)
@@ -251,6 +262,14 @@ static uint64_t *memory_of_units(const struct unit_table *units)
 	uint64_t *bytes = malloc(((size_t)units->n + 1) * sizeof *bytes);
 	for (int32_t i = 0; bytes != NULL && i < units->n; i++)
 		bytes[i] = weight_reader_unit_bytes(&units->units[i]);
+	return bytes;
+}
+
+uint64_t residency_whole(const struct unit_table *units)
+{
+	uint64_t bytes = 0;
+	for (int32_t i = 0; i < units->n; i++)
+		bytes += weight_reader_unit_bytes(&units->units[i]);
 	return bytes;
 }
 
@@ -277,20 +296,20 @@ static void say(const struct residency *r, enum log_level level, const char *tex
 		log_line(r->c.limits.log, level, "%s", text);
 }
 
-// choose_kind decides how to read what does not fit: what was asked for, or the faster one here.
-static enum reader_kind choose_kind(const struct residency *r, bool fits_mapped, bool fits_direct)
+// choose_way decides how to read what does not fit: as was asked for, or as a cycle takes less time. The direct way may pin less.
+static enum weight_way choose_way(const struct residency *r, const struct window_layout *mapped, const struct window_layout *direct)
 {
 	const struct residency_limits *l = &r->c.limits;
 	if (l->reader != READER_AUTO)
 		return l->reader;
-	if (!fits_mapped || !fits_direct)
-		return fits_direct ? READER_DIRECT : READER_MMAP;
-	double rate;
-	uint64_t trial = l->anon_bytes < TRIAL_BYTES ? l->anon_bytes : TRIAL_BYTES;
-	enum reader_kind kind = weight_reader_choose(r->c.files, r->c.units, trial, &rate);
+	if (mapped->n_units == 0 || direct->n_units == 0)
+		return mapped->n_units == 0 ? READER_DIRECT : READER_MMAP;
+	double rates[] = {weight_reader_measure(READER_MMAP, r->c.files, r->c.units, TRIAL_BYTES), weight_reader_measure(READER_DIRECT, r->c.files, r->c.units, TRIAL_BYTES)};
+	bool is_direct = rates[1] > 0 && (double)direct->streamed_bytes * rates[0] < (double)mapped->streamed_bytes * rates[1];
 	if (l->log != NULL)
-		log_line(l->log, LOG_INFO, "weights are read by %s: %.0f MB/s when tried", weight_reader_name(kind), rate / 1e6);
-	return kind;
+		log_line(l->log, LOG_INFO, "reading weights: %.0f MB/s by mmap, %.0f direct; %s is taken", rates[0] / 1e6, rates[1] / 1e6,
+			weight_reader_name(is_direct ? READER_DIRECT : READER_MMAP));
+	return is_direct ? READER_DIRECT : READER_MMAP;
 }
 
 // open_reader opens the chosen way, or the other one where it is not possible, and lays the units out for it.
@@ -301,7 +320,7 @@ static enum err open_reader(struct residency *r, const uint64_t *unit_bytes, str
 	struct errmsg why;
 	bool fits_mapped = fit(r, unit_bytes, l->bytes, &mapped), fits_direct = fit(r, unit_bytes, l->anon_bytes, &direct);
 	bool all_fits = fits_mapped && mapped.n_streamed == 0 && l->reader == READER_AUTO; // the page cache serves whoever comes next
-	enum reader_kind kind = all_fits ? READER_MMAP : choose_kind(r, fits_mapped, fits_direct);
+	enum weight_way kind = all_fits ? READER_MMAP : choose_way(r, &mapped, &direct);
 	enum err e = weight_reader_open(kind, r->c.files, &r->reader, &why);
 	if (e == ERR_UNSUPPORTED) {
 		say(r, LOG_WARNING, why.text);

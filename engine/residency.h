@@ -28,7 +28,7 @@ struct residency_limits {
 	bool is_capped;
 	uint64_t bytes;         // pins and window together
 	uint64_t anon_bytes;    // the same for a reader whose memory is our own (direct)
-	enum reader_kind reader;
+	enum weight_way reader;
 	int32_t n_streamed_min; // units to stream at least, as a plan has it; 0: as few as keep the disk busy
 	const struct log *log;  // NULL: says nothing
 };
@@ -40,7 +40,7 @@ struct residency_config {
 };
 
 struct residency_stats {
-	enum reader_kind reader; // READER_AUTO: views of the mapped file, nothing is read by us
+	enum weight_way reader; // READER_AUTO: views of the mapped file, nothing is read by us
 	bool is_locked;          // mlock held for everything pinned
 	int32_t n_units, n_streamed, window;
 	uint64_t pinned_bytes, streamed_bytes, window_bytes;
@@ -62,7 +62,12 @@ void residency_release(struct residency *r, int32_t unit);
 const void *residency_view(const struct residency *r, int32_t unit, int32_t part);
 void residency_get_stats(struct residency *r, struct residency_stats *out);
 
-// residency_least returns the bytes that the smallest window for these units takes.
+#define RESIDENCY_TEXT_CAP 160
+// residency_describe writes for a person where weights are: "412.0 MiB pinned (locked), 1208.4 MiB streamed by mmap through 8.0 MiB".
+void residency_describe(const struct residency_stats *s, char out[RESIDENCY_TEXT_CAP]);
+
+// residency_whole returns the bytes that pinning all of these units takes, residency_least the smallest window for them.
+uint64_t residency_whole(const struct unit_table *units);
 uint64_t residency_least(const struct unit_table *units);
 
 #endif

@@ -16,10 +16,19 @@ struct stage_work {
 	enum wire_type wire;
 	int32_t hidden_dim, vocab_size, batch_max;
 	size_t row_bytes;
+	uint64_t own_bytes; // beside the engine
 	float *hidden; // (batch_max, hidden_dim)
 	float *logits; // (LOGITS_ROWS_MAX, vocab_size), a head's
 	struct candidate *candidates; // (SAMPLER_SCRATCH(vocab_size)), a head's
 };
+
+static uint64_t own_bytes(const struct engine_config *c, const struct hparams *hp)
+{
+	uint64_t bytes = sizeof(struct stage_work) + (uint64_t)c->batch_max * (uint64_t)hp->hidden_dim * sizeof(float);
+	if (c->has_head)
+		bytes += (uint64_t)LOGITS_ROWS_MAX * (uint64_t)hp->vocab_size * sizeof(float) + SAMPLER_SCRATCH((uint64_t)hp->vocab_size) * sizeof(struct candidate);
+	return bytes;
+}
 
 static enum err allocate(struct stage_work *w, bool has_head, struct errmsg *em)
 {
@@ -48,6 +57,7 @@ enum err stage_work_open(const struct engine_config *c, struct stage_work **out,
 	w->hidden_dim = engine_hparams(w->engine)->hidden_dim;
 	w->vocab_size = engine_hparams(w->engine)->vocab_size;
 	w->batch_max = c->batch_max;
+	w->own_bytes = own_bytes(c, engine_hparams(w->engine));
 	w->row_bytes = wire_bytes(c->wire, w->hidden_dim);
 	e = allocate(w, c->has_head, em);
 	if (e != OK)
@@ -68,6 +78,33 @@ void stage_work_close(struct stage_work *w)
 	free(w->logits);
 	free(w->candidates);
 	free(w);
+}
+
+enum err stage_work_measure(const struct engine_config *c, struct engine_size *out, struct errmsg *em)
+{
+	enum err e = engine_measure(c, out, em);
+	out->bytes += own_bytes(c, model_hparams(c->model));
+	return e;
+}
+
+enum err stage_work_load_weights(struct stage_work *w, const struct residency_limits *limits, struct errmsg *em)
+{
+	return engine_load_weights(w->engine, limits, em);
+}
+
+void stage_work_drop_weights(struct stage_work *w)
+{
+	engine_drop_weights(w->engine);
+}
+
+uint64_t stage_work_bytes(const struct stage_work *w)
+{
+	return engine_bytes(w->engine) + w->own_bytes;
+}
+
+void stage_work_weight_stats(struct stage_work *w, struct residency_stats *out)
+{
+	engine_weight_stats(w->engine, out);
 }
 
 static enum err decode_rows(const struct stage_work *w, const uint8_t *wire, int32_t n, float *out)

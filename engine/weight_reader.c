@@ -10,7 +10,7 @@
 
 #define TRIAL_NS 150000000 // of measuring one way: a spinning disk has sought ten times by then
 
-enum err weight_reader_open(enum reader_kind kind, const struct weight_files *files, struct weight_reader **out, struct errmsg *em)
+enum err weight_reader_open(enum weight_way kind, const struct weight_files *files, struct weight_reader **out, struct errmsg *em)
 {
 	ASSERT(kind != READER_AUTO);
 	return kind == READER_MMAP ? mmap_reader_open(files, out, em) : direct_reader_open(files, out, em);
@@ -22,12 +22,12 @@ void weight_reader_close(struct weight_reader *r)
 		r->ops->close(r);
 }
 
-enum reader_kind weight_reader_kind(const struct weight_reader *r)
+enum weight_way weight_reader_kind(const struct weight_reader *r)
 {
 	return r->kind;
 }
 
-const char *weight_reader_name(enum reader_kind kind)
+const char *weight_reader_name(enum weight_way kind)
 {
 	static const char *const names[] = {[READER_AUTO] = "auto", [READER_MMAP] = "mmap", [READER_DIRECT] = "direct"};
 	return names[kind];
@@ -62,7 +62,7 @@ bool weight_reader_lock(struct weight_reader *r, const struct unit *u, const str
 	return r->ops->lock(r, u, p);
 }
 
-// ---- choosing
+// ---- measuring
 
 static int64_t now_ns(void)
 {
@@ -106,13 +106,12 @@ static double try_units(struct weight_reader *r, const struct unit_table *t, int
 	return end_ns > begin_ns ? (double)bytes * 1e9 / (double)(end_ns - begin_ns) : 0;
 }
 
-static double try_way(enum reader_kind kind, const struct weight_files *files, const struct unit_table *t, uint64_t bytes_max)
+double weight_reader_measure(enum weight_way way, const struct weight_files *files, const struct unit_table *t, uint64_t bytes_max)
 {
 	struct weight_reader *r;
-	if (weight_reader_open(kind, files, &r, NULL) != OK)
+	if (t->n == 0 || weight_reader_open(way, files, &r, NULL) != OK)
 		return 0;
-	// The ways take turns with the units: neither reads what the other has just brought into a cache, the disk's own included.
-	int32_t first = kind == READER_MMAP ? 0 : t->n > 1;
+	int32_t first = way == READER_MMAP ? 0 : t->n > 1;
 	uint64_t slot = 0, sum = 0;
 	for (int32_t i = first; i < t->n && sum <= bytes_max; i += 2) {
 		uint64_t b = weight_reader_unit_bytes(&t->units[i]);
@@ -131,11 +130,4 @@ static double try_way(enum reader_kind kind, const struct weight_files *files, c
 	}
 	weight_reader_close(r);
 	return rate;
-}
-
-enum reader_kind weight_reader_choose(const struct weight_files *files, const struct unit_table *units, uint64_t bytes_max, double *rate)
-{
-	double mapped = try_way(READER_MMAP, files, units, bytes_max), direct = try_way(READER_DIRECT, files, units, bytes_max);
-	*rate = mapped > direct ? mapped : direct;
-	return direct > mapped ? READER_DIRECT : READER_MMAP;
 }

@@ -18,7 +18,7 @@
 
 #define WEIGHT_PAGE 4096 // what O_DIRECT and mappings are aligned to; a file system that wants more refuses, and mmap is taken
 
-enum reader_kind { READER_AUTO, READER_MMAP, READER_DIRECT };
+enum weight_way { READER_AUTO, READER_MMAP, READER_DIRECT };
 
 struct weight_reader;
 
@@ -30,10 +30,10 @@ struct weight_place {
 };
 
 // weight_reader_open: ERR_UNSUPPORTED when these files cannot be read this way (the message says why). READER_AUTO is not a way.
-MUST_USE enum err weight_reader_open(enum reader_kind kind, const struct weight_files *files, struct weight_reader **out, struct errmsg *em);
+MUST_USE enum err weight_reader_open(enum weight_way kind, const struct weight_files *files, struct weight_reader **out, struct errmsg *em);
 void weight_reader_close(struct weight_reader *r); // NULL is allowed; nothing is begun
-enum reader_kind weight_reader_kind(const struct weight_reader *r);
-const char *weight_reader_name(enum reader_kind kind); // "auto", "mmap", "direct"
+enum weight_way weight_reader_kind(const struct weight_reader *r);
+const char *weight_reader_name(enum weight_way kind); // "auto", "mmap", "direct"
 
 // weight_reader_unit_bytes returns the memory a unit takes, whole pages.
 uint64_t weight_reader_unit_bytes(const struct unit *u);
@@ -45,9 +45,9 @@ void weight_reader_drop(struct weight_reader *r, const struct unit *u, struct we
 // weight_reader_lock tries to keep a place in memory (mlock): false when the system does not let us.
 bool weight_reader_lock(struct weight_reader *r, const struct unit *u, const struct weight_place *p);
 
-// weight_reader_choose measures both ways for a moment on some of the units and returns the faster; *rate gets its bytes/s. It reads at most
-// `bytes_max` in each way, one unit at a time. mmap when the other is not possible.
-enum reader_kind weight_reader_choose(const struct weight_files *files, const struct unit_table *units, uint64_t bytes_max, double *rate);
+// weight_reader_measure tries a way for a moment on some of the units, from the disk itself: bytes/s, 0 when it is not possible. It reads at most
+// bytes_max, one unit at a time; the two ways try different units, so that neither finds what the other has just read.
+double weight_reader_measure(enum weight_way way, const struct weight_files *files, const struct unit_table *units, uint64_t bytes_max);
 
 // ---- what a way consists of; for the files that make them
 
@@ -61,7 +61,7 @@ struct weight_reader_ops {
 
 struct weight_reader {
 	const struct weight_reader_ops *ops;
-	enum reader_kind kind;
+	enum weight_way kind;
 	const struct weight_files *files;
 };
 

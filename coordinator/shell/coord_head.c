@@ -148,6 +148,7 @@ static enum err open_work(struct coord_head *h, struct errmsg *em)
 		.has_head = true,
 		.batch_max = h->p.core->chunk_max,
 		.wire = h->p.core->wire,
+		.weights = h->p.weights,
 	};
 	return stage_work_open(&c, &h->work, em);
 }
@@ -199,4 +200,9 @@ void coord_head_close(struct coord_head *h)
 	free(h->hashes);
 	free(h->bufs);
 	free(h);
+}
+
+void coord_head_weight_stats(const struct coord_head *h, struct residency_stats *out)
+{
+	stage_work_weight_stats(h->work, out);
 }

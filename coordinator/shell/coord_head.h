@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "coordinator/coordinator.h"
 #include "engine/logits_hash.h"
+#include "engine/residency.h"
 #include "engine/worker.h"
 #include "model/model.h"
 #include "net/loop.h"
@@ -21,6 +22,7 @@ struct coord_head_params {
 	struct worker *worker;
 	const struct model *model;
 	const struct coordinator_config *core;
+	struct residency_limits weights; // the output head's; zero: no cap
 	void *ctx;
 	void (*on_event)(void *ctx, struct coord_event *ev); // FORWARD_DONE, SAMPLED
 };
@@ -34,5 +36,7 @@ void coord_head_forward(struct coord_head *h, const struct coord_effect *f); // 
 void coord_head_sample(struct coord_head *h, const struct coord_effect *f);  // COORD_FX_SAMPLE
 // coord_head_hash writes the hash of all logits of the session in `slot` so far. Not while its SAMPLE is under way.
 void coord_head_hash(const struct coord_head *h, int32_t slot, char hex[2 * LOGITS_HASH_BYTES + 1]);
+
+void coord_head_weight_stats(const struct coord_head *h, struct residency_stats *out);
 
 #endif

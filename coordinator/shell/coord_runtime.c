@@ -310,6 +310,7 @@ static enum err open_head(struct coord_runtime *rt, struct errmsg *em)
 		.worker = rt->p.worker,
 		.model = rt->p.model,
 		.core = &rt->p.core,
+		.weights = rt->p.head_weights,
 		.ctx = rt,
 		.on_event = on_event,
 	};
@@ -450,4 +451,9 @@ const struct coordinator_config *coord_runtime_config(const struct coord_runtime
 void coord_runtime_status(const struct coord_runtime *rt, struct coord_status *out)
 {
 	coordinator_status(rt->core, out);
+}
+
+void coord_runtime_head_stats(const struct coord_runtime *rt, struct residency_stats *out)
+{
+	coord_head_weight_stats(rt->head, out);
 }

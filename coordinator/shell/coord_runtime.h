@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/shell/coord_tickets.h"
+#include "engine/residency.h"
 #include "engine/worker.h"
 #include "model/model.h"
 #include "net/link.h"
@@ -25,6 +26,8 @@ struct coord_runtime_params {
 	struct worker *worker;
 	const struct model *model;
 	struct coordinator_config core; // self and cluster_id are filled in when there are keys and a store; port 0 in addresses becomes the port got
+
+	struct residency_limits head_weights; // what the output head's may take; zero: no cap
 
 	// A cluster; all NULL for `hearth run`, which is alone.
 	const struct lnk1_keypair *keys;
@@ -70,5 +73,8 @@ void coord_runtime_revoke(struct coord_runtime *rt, const char *who, coord_answe
 void coord_runtime_drain(struct coord_runtime *rt, const char *who, bool undo, coord_answered done, void *ctx);
 
 void coord_runtime_status(const struct coord_runtime *rt, struct coord_status *out);
+
+// coord_runtime_head_stats tells where the output head's weights are.
+void coord_runtime_head_stats(const struct coord_runtime *rt, struct residency_stats *out);
 
 #endif

@@ -379,23 +379,87 @@ static void fx_forward(struct node_runtime *rt, const struct node_effect *f)
 	job_start(rt, j, run_forward);
 }
 
+// set_limits parts the stage's memory: what it needs beside its weights, and the rest for them. ERR_LIMIT: it does not fit.
+static enum err set_limits(struct rt_job *j, uint64_t *stage_bytes)
+{
+	const struct node_memory *m = &j->rt->p.memory;
+	struct engine_size size;
+	enum err e = stage_work_measure(&j->config, &size, &j->em);
+	if (e != OK)
+		return e;
+	uint64_t bytes = size.bytes + 2 * (uint64_t)j->bufs_bytes; // as much may wait in links as lies in buffers
+	*stage_bytes = bytes + size.weight_least;
+	if (*stage_bytes > m->bytes || bytes > m->anon_bytes)
+		return errmsg_fail(&j->em, ERR_LIMIT, "--mem leaves %.1f MiB for a stage (%.1f of it no file's): KV cache %.1f MiB for %d slots of %d tokens, computing "
+			"%.1f, buffers %.1f, weights at least %.1f; use fewer slots or a shorter context on the coordinator", (double)m->bytes / 1048576,
+			(double)m->anon_bytes / 1048576, (double)size.kv_bytes / 1048576, j->config.n_slots, j->config.ctx_len,
+			(double)(size.bytes - size.kv_bytes) / 1048576, 2 * (double)j->bufs_bytes / 1048576, (double)size.weight_least / 1048576);
+	j->config.weights = (struct residency_limits){.is_capped = true, .bytes = m->bytes - bytes, .anon_bytes = m->anon_bytes - bytes, .reader = m->reader,
+		.log = j->rt->p.log};
+	j->config.defer_weights = true; // until the old stage's are gone
+	return OK;
+}
+
+// make_room gives the old stage's weights back, and all of it when its cache does not fit beside the new stage.
+static void make_room(struct rt_job *j, uint64_t stage_bytes)
+{
+	if (j->old == NULL || !j->rt->p.memory.is_capped)
+		return;
+	stage_work_drop_weights(j->old);
+	if (stage_work_bytes(j->old) + stage_bytes <= j->rt->p.memory.bytes)
+		return;
+	stage_work_close(j->old);
+	j->old = NULL;
+	j->has_lost_kv = true;
+}
+
+static enum err open_stage(struct rt_job *j)
+{
+	uint64_t stage_bytes = 0;
+	enum err e = j->rt->p.memory.is_capped ? set_limits(j, &stage_bytes) : OK;
+	if (e != OK)
+		return e;
+	make_room(j, stage_bytes);
+	j->bufs = malloc(j->bufs_bytes);
+	if (j->bufs == NULL)
+		return errmsg_fail(&j->em, ERR_NOMEM, "no memory for %zu MiB of buffers", j->bufs_bytes >> 20);
+	e = stage_work_open(&j->config, &j->work, &j->em);
+	if (e == OK && j->old != NULL)
+		stage_work_take_kv(j->work, j->old);
+	else if (e != OK)
+		j->has_lost_kv = true;
+	stage_work_close(j->old);
+	j->old = NULL;
+	if (e == ERR_NOMEM) // both at once did not fit
+		e = stage_work_open(&j->config, &j->work, &j->em);
+	if (e == OK && j->config.defer_weights)
+		e = stage_work_load_weights(j->work, &j->config.weights, &j->em);
+	return e;
+}
+
 static void run_load(struct worker_job *job)
 {
 	struct rt_job *j = (struct rt_job *)job;
 	j->work = NULL;
-	j->bufs = malloc(j->bufs_bytes);
-	if (j->bufs == NULL) {
-		j->err = errmsg_fail(&j->em, ERR_NOMEM, "no memory for %zu MiB of buffers", j->bufs_bytes >> 20);
-	} else {
-		j->err = stage_work_open(&j->config, &j->work, &j->em);
-	}
-	j->has_lost_kv = j->err != OK;
-	if (j->err == OK && j->old != NULL)
-		stage_work_take_kv(j->work, j->old);
+	j->bufs = NULL;
+	j->has_lost_kv = false;
+	j->err = open_stage(j);
+	if (j->err == OK)
+		return;
 	stage_work_close(j->old);
-	j->old = NULL;
-	if (j->err == ERR_NOMEM && j->bufs != NULL) // both at once did not fit
-		j->err = stage_work_open(&j->config, &j->work, &j->em);
+	stage_work_close(j->work);
+	j->old = j->work = NULL;
+	j->has_lost_kv = true;
+}
+
+static void say_loaded(struct node_runtime *rt)
+{
+	struct residency_stats s;
+	char text[RESIDENCY_TEXT_CAP];
+	if (!node_runtime_weight_stats(rt, &s) || s.reader == READER_AUTO)
+		return;
+	residency_describe(&s, text);
+	log_line(rt->p.log, LOG_INFO, "weights: %s", text);
 }
 
 static void on_load(void *ctx)
@@ -414,6 +478,7 @@ static void on_load(void *ctx)
 	ev.u.loaded.err = j->err;
 	ev.u.loaded.lost_kv = j->has_lost_kv;
 	ev.u.loaded.text = j->err == OK ? "" : j->em.text;
+	say_loaded(rt);
 	step(rt, &ev);
 	leave_if_changed(rt, j->err);
 }
@@ -686,4 +751,12 @@ void node_runtime_leave(struct node_runtime *rt)
 {
 	struct node_event ev = {.type = NODE_EV_LEAVE};
 	step(rt, &ev);
+}
+
+bool node_runtime_weight_stats(const struct node_runtime *rt, struct residency_stats *out)
+{
+	if (rt->work == NULL)
+		return false;
+	stage_work_weight_stats(rt->work, out);
+	return true;
 }

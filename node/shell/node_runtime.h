@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "engine/residency.h"
 #include "engine/worker.h"
 #include "model/model.h"
 #include "node/shell/dialer.h"
@@ -17,12 +18,21 @@
 
 struct node_runtime;
 
+// What a stage may take: KV cache, activations, buffers and weights. All zero: no cap.
+struct node_memory {
+	bool is_capped;
+	uint64_t bytes;
+	uint64_t anon_bytes;     // of it, memory that is no file's
+	enum weight_way reader; // of weights that do not fit
+};
+
 struct node_runtime_params {
 	struct loop *loop;         // borrowed, like all pointers here
 	const struct log *log;
 	struct worker *worker;
 	const struct model *model;
 	struct node_config core;   // port is filled in from the listener
+	struct node_memory memory;
 
 	// Local only: the two links to the coordinator, of which this is end 1.
 	struct local_link *local_control, *local_data;
@@ -49,5 +59,8 @@ MUST_USE enum err node_runtime_open(const struct node_runtime_params *p, struct 
 void node_runtime_close(struct node_runtime *rt);
 // node_runtime_leave asks the core to go in order; on_exit follows.
 void node_runtime_leave(struct node_runtime *rt);
+
+// node_runtime_weight_stats tells where the weights are; false while it holds no layers.
+bool node_runtime_weight_stats(const struct node_runtime *rt, struct residency_stats *out);
 
 #endif

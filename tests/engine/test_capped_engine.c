@@ -31,7 +31,7 @@ struct world {
 // How to compute; zeroes: no cap, one thread, one chunk.
 struct way {
 	uint64_t cap;
-	enum reader_kind reader;
+	enum weight_way reader;
 	int threads;
 	int32_t chunk, n_streamed_min;
 };
@@ -188,7 +188,7 @@ static void some_layers_can_be_computed_again_under_a_cap(void **state)
 {
 	const struct world *w = *state;
 	for (int32_t reader = READER_MMAP; reader <= READER_DIRECT; reader++) {
-		const struct way way = {.cap = w->matrix_bytes / 4, .reader = (enum reader_kind)reader, .threads = 2};
+		const struct way way = {.cap = w->matrix_bytes / 4, .reader = (enum weight_way)reader, .threads = 2};
 		struct engine *e = open_engine(w, &way), *plain = open_engine(w, &(struct way){0});
 		size_t n = (size_t)N_TOKENS * (size_t)w->hidden_dim;
 		float *hidden = calloc(n, sizeof *hidden), *want = calloc(n, sizeof *want);

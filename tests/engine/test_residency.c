@@ -83,7 +83,7 @@ static uint64_t whole(const struct world *w)
 	return bytes;
 }
 
-static struct residency_config capped(const struct world *w, enum reader_kind reader, uint64_t bytes)
+static struct residency_config capped(const struct world *w, enum weight_way reader, uint64_t bytes)
 {
 	return (struct residency_config){.files = &w->files, .units = &w->table,
 		.limits = {.is_capped = true, .bytes = bytes, .anon_bytes = bytes, .reader = reader}};
@@ -126,7 +126,7 @@ static void use_cycle(const struct world *w, struct residency *r)
 	}
 }
 
-static const enum reader_kind kinds[] = {READER_MMAP, READER_DIRECT, READER_AUTO};
+static const enum weight_way kinds[] = {READER_MMAP, READER_DIRECT, READER_AUTO};
 
 static void views_hold_the_files_bytes_whatever_the_cap(void **state)
 {

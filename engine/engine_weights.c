@@ -1,0 +1,138 @@
+// An engine's weights: the table of their units, and the vectors it copies.
+#include "base/assert.h"
+#include "engine/engine_state.h"
+
+#include <string.h>
+
+#define UNITS_PER_LAYER 8             // where they do not all fit (cost-model.md, section 2)
+#define UNIT_BYTES_GOOD (1024 * 1024) // below, fixed costs of a unit show
+#define UNIT_BYTES_LEAST (256 * 1024) // as small as units are planned with
+#define UNITS_IN_CAP 12               // that fit the memory for weights at least
+
+// add_layer puts a layer's matrices into the table, in the order of forward.c.
+static enum err add_layer(struct engine *e, int32_t layer, uint64_t unit_max)
+{
+	struct layer_weights w;
+	model_layer(e->c.model, layer, &w);
+	struct unit_run runs[N_UNIT_KINDS] = {{0}};
+	const struct {
+		enum unit_kind kind;
+		const struct tensor_view *matrices[UNIT_PARTS_MAX];
+		int32_t n;
+	} phases[] = {
+		{UNIT_QKV, {&w.q, &w.k, &w.v}, 3}, {UNIT_O, {&w.o}, 1}, {UNIT_GATE_UP, {&w.gate, &w.up}, 2}, {UNIT_DOWN, {&w.down}, 1},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(phases); i++) {
+		enum unit_kind kind = phases[i].kind;
+		if (unit_table_add(&e->units, layer, kind, phases[i].matrices, phases[i].n, unit_max, &runs[kind]) != OK)
+			return ERR_NOMEM;
+	}
+	if (e->layers != NULL) // NULL while it is measured
+		memcpy(e->layers[layer_spans_find(&e->c.layers, layer)].units, runs, sizeof runs);
+	return OK;
+}
+
+static enum err add_units(struct engine *e, uint64_t unit_max)
+{
+	enum err err = OK;
+	e->units.n = 0;
+	for (int32_t i = 0; i < e->hp.n_layers && err == OK; i++)
+		err = layer_spans_find(&e->c.layers, i) >= 0 ? add_layer(e, i, unit_max) : OK;
+	if (err == OK && e->c.has_head) {
+		struct tensor_view output = model_output(e->c.model);
+		err = unit_table_add(&e->units, e->hp.n_layers, UNIT_OUTPUT, &(const struct tensor_view *){&output}, 1, unit_max, &e->output_units);
+	}
+	return err;
+}
+
+// unit_limit returns how large a unit may be, given the uncut table: an eighth of a layer is as good as anything finer (cost-model.md, 9),
+// and a few must fit the cap; small ones cost more per byte.
+static uint64_t unit_limit(const struct engine *e)
+{
+	const struct residency_limits *l = &e->c.weights;
+	uint64_t cap = l->anon_bytes < l->bytes && l->anon_bytes > 0 ? l->anon_bytes : l->bytes, total = unit_table_bytes(&e->units);
+	bool fits = residency_whole(&e->units) <= (l->reader == READER_DIRECT ? l->anon_bytes : l->bytes);
+	if (!l->is_capped || (fits && l->n_streamed_min == 0))
+		return UNIT_UNCUT;
+	int32_t n_layers = layer_spans_count(&e->c.layers);
+	uint64_t unit = total / (uint64_t)(n_layers > 0 ? n_layers : 1) / UNITS_PER_LAYER;
+	unit = unit > UNIT_BYTES_GOOD ? unit : UNIT_BYTES_GOOD;
+	return unit < cap / UNITS_IN_CAP ? unit : cap / UNITS_IN_CAP;
+}
+
+static enum err no_table(struct errmsg *em)
+{
+	return errmsg_fail(em, ERR_NOMEM, "engine: no memory for the table of weights");
+}
+
+static enum err build_units(struct engine *e, struct errmsg *em)
+{
+	enum err err = add_units(e, UNIT_UNCUT);
+	uint64_t limit = err == OK ? unit_limit(e) : UNIT_UNCUT;
+	if (limit != UNIT_UNCUT)
+		err = add_units(e, limit);
+	return err == OK ? OK : no_table(em);
+}
+
+enum err engine_measure_weights(struct engine *e, struct engine_size *out, struct errmsg *em)
+{
+	enum err err = add_units(e, UNIT_UNCUT);
+	out->weight_bytes = residency_whole(&e->units);
+	if (err == OK)
+		err = add_units(e, UNIT_BYTES_LEAST);
+	out->weight_least = residency_least(&e->units);
+	unit_table_deinit(&e->units);
+	return err == OK ? OK : no_table(em);
+}
+
+enum err engine_load_weights(struct engine *e, const struct residency_limits *limits, struct errmsg *em)
+{
+	ASSERT(e->residency == NULL);
+	e->c.weights = *limits;
+	enum err err = build_units(e, em);
+	if (err != OK)
+		return err;
+	const struct residency_config rc = {.files = e->files, .units = &e->units, .limits = *limits};
+	return residency_open(&rc, &e->residency, em);
+}
+
+void engine_drop_weights(struct engine *e)
+{
+	residency_close(e->residency);
+	e->residency = NULL;
+	unit_table_deinit(&e->units);
+}
+
+static enum err read_vector(struct engine *e, const struct tensor_view *t, float *to, struct errmsg *em)
+{
+	return to != NULL ? weight_files_read(e->files, t->at, (uint64_t)t->cols * sizeof *to, to, em) : OK;
+}
+
+static enum err read_layer_vectors(struct engine *e, int32_t layer, struct errmsg *em)
+{
+	struct layer_weights w;
+	model_layer(e->c.model, layer, &w);
+	const struct engine_layer *l = &e->layers[layer_spans_find(&e->c.layers, layer)];
+	const struct {
+		const struct tensor_view *from;
+		float *to;
+	} vectors[] = {
+		{&w.attn_norm, l->attn_norm}, {&w.ffn_norm, l->ffn_norm}, {&w.q_bias, l->q_bias}, {&w.k_bias, l->k_bias}, {&w.v_bias, l->v_bias},
+	};
+	enum err err = OK;
+	for (size_t i = 0; i < ARRAY_LEN(vectors) && err == OK; i++)
+		err = read_vector(e, vectors[i].from, vectors[i].to, em);
+	return err;
+}
+
+enum err engine_read_vectors(struct engine *e, struct errmsg *em)
+{
+	enum err err = OK;
+	for (int32_t i = 0; i < e->hp.n_layers && err == OK; i++)
+		err = layer_spans_find(&e->c.layers, i) >= 0 ? read_layer_vectors(e, i, em) : OK;
+	if (err == OK && e->c.has_head) {
+		struct tensor_view norm = model_output_norm(e->c.model);
+		err = read_vector(e, &norm, e->output_norm, em);
+	}
+	return err;
+}
