@@ -4,6 +4,7 @@
 
 // Cluster
 #define NODES_MAX 64            // members the coordinator keeps; a home has ten, a swarm chain a few dozen
+#define SWARM_NODES_MAX 1024   // the same of a coordinator with several chains, and of what a state directory holds
 #define STAGES_MAX 64           // stages of one plan: at most one per node
 #define LAYERS_MAX 1024         // layers of one model; the largest published model has 126
 #define ROUNDS_MAX 16           // trips round the ring of one step; the planner tries up to 8

@@ -67,6 +67,8 @@ static enum err fill_core(struct cluster_host *h, const struct options *o, int32
 		.chunk_max = choose_chunk(o, hp),
 		.hop_credits = HOP_CREDITS_DEFAULT,
 		.n_split = o->split.n,
+		.n_chains = o->replicas,
+		.limits.nodes_max = o->replicas > 1 ? SWARM_NODES_MAX : 0,
 		.n_nodes_min = o->nodes,
 		.has_local_node = !o->no_node,
 		.liveness = liveness_with(o->dead_after * INT64_C(1000000)),
@@ -78,6 +80,8 @@ static enum err fill_core(struct cluster_host *h, const struct options *o, int32
 		memcpy(c->model_hash, serve->model_hash, HASH_BYTES);
 	text_copy(c->local_name, sizeof c->local_name, serve->name ? serve->name : "here");
 	fill_stop_ids(h->tokenizer, c);
+	if (o->replicas == 1 && o->nodes > NODES_MAX)
+		return errmsg_fail(em, ERR_LIMIT, "--nodes %d: one chain takes at most %d machines; more need --replicas", o->nodes, NODES_MAX);
 	if (c->chunk_max < 1)
 		return errmsg_fail(em, ERR_UNSUPPORTED, "hidden_dim %d: one hidden state does not fit a frame of %d bytes", hp->hidden_dim, DATA_RECORD_MAX);
 	return OK;

@@ -115,6 +115,7 @@ struct options {
 	int32_t session_wait; // s
 	int32_t dead_after;   // ms
 	int32_t nodes;
+	int32_t replicas;
 	struct host_port_list advertise;
 
 	// serve, join

@@ -29,9 +29,10 @@ static const char *next_words(const json_t *node)
 
 static void print_node(const json_t *n)
 {
-	char layers[32] = "-", id[9];
+	char layers[64] = "-", id[9];
+	int len = json_object_get(n, "chain") ? snprintf(layers, sizeof layers, "%lld: ", number(n, "chain")) : 0;
 	if (json_object_get(n, "stage"))
-		snprintf(layers, sizeof layers, "%lld to %lld", number(n, "layer_begin"), number(n, "layer_end") - 1);
+		snprintf(layers + len, sizeof layers - (size_t)len, "%lld to %lld", number(n, "layer_begin"), number(n, "layer_end") - 1);
 	snprintf(id, sizeof id, "%.8s", text(n, "id"));
 	bool is_local = json_is_true(json_object_get(n, "local"));
 	printf("  %-20s %-8s %-11s %-10s %-9s %3lld %-22s %s%s\n", text(n, "name"), is_local ? "-" : id, text(n, "state"), layers, text(n, "simd"),
@@ -51,6 +52,21 @@ static void print_counts(const json_t *n)
 			json_number_value(json_object_get(n, "kept_disk_bytes_per_token")), number(n, "kept_disk_written"), number(n, "kept_disk_read"));
 }
 
+static void print_chains(const json_t *s)
+{
+	const json_t *chains = json_object_get(s, "chains");
+	for (size_t i = 0; i < json_array_size(chains); i++) {
+		const json_t *c = json_array_get(chains, i);
+		bool is_ready = json_is_true(json_object_get(c, "ready"));
+		printf("chain %zu: %s%s, %lld machines, %lld answers\n", i, is_ready ? "ready" : "waits: ", is_ready ? "" : text(c, "waiting_for"), number(c, "stages"),
+			number(c, "active"));
+	}
+	if (number(s, "standing_by") > 0)
+		printf("machines that stand by: %lld\n", number(s, "standing_by"));
+	if (number(s, "moved") > 0)
+		printf("answers that went on in another chain: %lld\n", number(s, "moved"));
+}
+
 static void print_status(const json_t *s)
 {
 	printf("%s, %lld layers, wire type %s\n", text(s, "model"), number(s, "layers"), text(s, "wire"));
@@ -62,6 +78,7 @@ static void print_status(const json_t *s)
 		number(s, "slots"), number(s, "requests"), number(s, "tokens"));
 	if (number(s, "recovered") > 0)
 		printf("answers that went on after a machine was lost: %lld\n", number(s, "recovered"));
+	print_chains(s);
 	printf("  %-20s %-8s %-11s %-10s %-9s %3s %-22s %s\n", "node", "id", "state", "layers", "simd", "thr", "address", "sends");
 	const json_t *nodes = json_object_get(s, "nodes");
 	for (size_t i = 0; i < json_array_size(nodes); i++)

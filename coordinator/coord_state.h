@@ -87,6 +87,8 @@ struct chain {
 	bool plan_repaired; // made to move little: a better one is made when no answer is under way
 	int64_t grace_ns; // until then who was lost by a reset may come back before a plan is made without it
 	char waiting_for[REASON_CAP];
+	struct plan base; // of a placement: its layers, and who holds them now; n_stages 0: no plan yet
+	int32_t n_wanted; // of members that were dealt: how many it began with
 
 	int32_t *slot_owner; // (n_slots) session index; -1: free
 	int32_t credits_out; // steps stage 0 still takes
@@ -167,6 +169,9 @@ struct coordinator {
 
 	int32_t n_chains;
 	struct chain *chains; // (n_chains)
+	bool is_single;  // one chain without a placement: every member belongs to it
+	bool is_dealt;   // members have been given to chains
+	bool has_news;   // members or plans changed since the last pump
 	bool had_plan;   // one has been ready once
 	uint64_t last_epoch;
 	struct pair *pairs; // (n_chains * PAIRS_MAX) places
@@ -198,7 +203,7 @@ struct coordinator {
 	struct plan_epoch sample_epoch[COORD_ITEMS_MAX];
 
 	uint32_t next_id;
-	uint64_t n_requests, n_tokens, n_recovered;
+	uint64_t n_requests, n_tokens, n_recovered, n_moved;
 };
 
 // coordinator.c
@@ -251,6 +256,7 @@ void members_expire(struct coordinator *c, struct coord_effects *fx);
 int64_t members_deadline_ns(const struct coordinator *c);
 
 // planning.c
+bool planning_say_missing(const struct coordinator *c, char why[REASON_CAP], const char *what, int32_t have, int32_t want);
 void planning_init_member(struct member *m);
 void planning_pump(struct coordinator *c, struct coord_effects *fx);
 // planning_is_between_machines: the hop from a stage to the next leaves the coordinator's machine out.
@@ -270,6 +276,25 @@ void planning_forget_pairs(struct coordinator *c, struct node_id id);
 // after a loss.
 void planning_retry(struct coordinator *c);
 int64_t planning_deadline_ns(const struct coordinator *c);
+
+// placement.c
+// placement_update gives members to chains, and takes from them who is not needed.
+void placement_update(struct coordinator *c);
+// placement_choose fills `out` for a chain of a placement, and `base` with who holds its layers then; false: `why` says what is missing.
+bool placement_choose(const struct coordinator *c, const struct chain *ch, struct plan *out, struct plan *base, char why[REASON_CAP]);
+// placement_on_plan: a chain's plan was made. Who is in it belongs to the chain.
+void placement_on_plan(struct coordinator *c, struct chain *ch);
+// placement_spares finds members that stand by for the gaps of a lost plan; returns how many.
+int32_t placement_spares(const struct coordinator *c, const struct chain *ch, struct node_id *out, int32_t cap);
+int32_t placement_n_spares(const struct coordinator *c); // members that stand by
+// placement_is_enough: before its first plan a cluster waits for n_nodes_min; `why` says how many are there.
+bool placement_is_enough(const struct coordinator *c, char why[REASON_CAP]);
+
+// admission.c
+// admission_pump gives slots: first to sessions whose chain is lost, then to those that wait.
+void admission_pump(struct coordinator *c, struct coord_effects *fx);
+int64_t admission_deadline_ns(const struct coordinator *c);
+uint32_t admission_n_steps(const struct coordinator *c, const struct chain *ch); // of a chain, under way
 
 // recovery.c
 // recovery_note_ready: a chain's plan is ready. Decides for each of its halted sessions what must be computed again, and notes who holds what from

@@ -237,7 +237,7 @@ static void on_tick(struct coordinator *c, struct coord_effects *fx)
 
 int64_t coordinator_deadline_ns(const struct coordinator *c)
 {
-	const int64_t deadlines[] = {sessions_deadline_ns(c), ring_deadline_ns(c), coord_links_deadline_ns(c), planning_deadline_ns(c), members_deadline_ns(c)};
+	const int64_t deadlines[] = {sessions_deadline_ns(c), ring_deadline_ns(c), admission_deadline_ns(c), coord_links_deadline_ns(c), planning_deadline_ns(c), members_deadline_ns(c)};
 	int64_t first = INT64_MAX;
 	for (size_t i = 0; i < ARRAY_LEN(deadlines); i++)
 		first = deadlines[i] < first ? deadlines[i] : first;
@@ -314,6 +314,7 @@ static void init_arrays(struct coordinator *c)
 	uint8_t *base = (uint8_t *)c;
 	lay_out(config, &p);
 	c->n_chains = coordinator_n_chains(config);
+	c->is_single = c->n_chains == 1 && config->placement == NULL;
 	c->n_sessions = coordinator_n_sessions(config);
 	c->n_members = coordinator_n_members_max(config);
 	c->n_links = LINKS_PER_MEMBER * (c->n_members - 1);
@@ -348,7 +349,7 @@ void coordinator_init(struct coordinator *c, const struct coordinator_config *co
 	if (config->has_local_node) {
 		struct member *m = &c->members[0];
 		m->used = m->is_local = true;
-		m->chain = 0;
+		m->chain = c->is_single ? 0 : -1;
 		m->record.id = config->self;
 		planning_init_member(m);
 		text_copy(m->record.name, sizeof m->record.name, config->local_name);
@@ -431,7 +432,7 @@ static const char *state_words(const struct coordinator *c, const struct member 
 	case MEMBER_ABSENT: return "absent";
 	case MEMBER_CONNECTED: return "connected";
 	case MEMBER_REFUSED: return "refused";
-	case MEMBER_READY: return m->load_failed ? "cannot load" : m->has_data ? "ready" : "connected";
+	case MEMBER_READY: return m->load_failed ? "cannot load" : !m->has_data ? "connected" : m->chain < 0 ? "standby" : "ready";
 	}
 	return "";
 }
@@ -439,7 +440,7 @@ static const char *state_words(const struct coordinator *c, const struct member 
 static void member_status(const struct coordinator *c, const struct member *m, struct coord_member_status *out)
 {
 	const struct chain *ch = member_chain(c, (int32_t)(m - c->members));
-	*out = (struct coord_member_status){.id = m->record.id, .is_local = m->is_local, .stage = m->stage, .n_relayed = m->n_relayed, .rtt = m->rtt,
+	*out = (struct coord_member_status){.id = m->record.id, .is_local = m->is_local, .chain = m->chain, .stage = m->stage, .n_relayed = m->n_relayed, .rtt = m->rtt,
 		.n_heard = m->n_heard, .n_late = m->n_late, .report = m->report};
 	text_copy(out->name, sizeof out->name, m->hello.name);
 	text_copy(out->state, sizeof out->state, state_words(c, m));
@@ -456,6 +457,13 @@ static void member_status(const struct coordinator *c, const struct member *m, s
 		out->next_rtt = m->next_rtt;
 	bool is_direct = m->next_direct || (!is_last && !planning_is_between_machines(c, ch, m->stage)); // over no relay but the machine it is for
 	text_copy(out->next_link, sizeof out->next_link, is_last ? "head" : is_direct ? "direct" : "relay");
+}
+
+static void chain_status(const struct coordinator *c, const struct chain *ch, struct coord_chain_status *out)
+{
+	*out = (struct coord_chain_status){.plan_epoch = ch->plan.epoch, .ready = ch->plan_state == PLAN_READY, .n_stages = ch->plan.n_stages,
+		.n_active = sessions_count_active(c, ch), .n_steps = (int32_t)admission_n_steps(c, ch)};
+	text_copy(out->waiting_for, sizeof out->waiting_for, ch->waiting_for);
 }
 
 void coordinator_status(const struct coordinator *c, struct coord_status *out)
@@ -482,6 +490,11 @@ void coordinator_status(const struct coordinator *c, struct coord_status *out)
 	out->n_requests = c->n_requests;
 	out->n_tokens = c->n_tokens;
 	out->n_recovered = c->n_recovered;
+	out->n_moved = c->n_moved;
+	out->n_chains = c->n_chains;
+	for (int32_t i = 0; i < c->n_chains; i++)
+		chain_status(c, &c->chains[i], &out->chains[i]);
+	out->n_standing_by = placement_n_spares(c);
 }
 
 static int32_t count_bufs(const struct coordinator *c)

@@ -59,9 +59,24 @@ struct coordinator_limits {
 	int32_t sessions_max; // requests under way or waiting
 };
 
+// A stage of a chain as its operator wants it: a member by its name.
+struct placed_stage {
+	char name[NAME_CAP];
+	int32_t n_layers;
+};
+
+struct placed_chain {
+	int32_t n_stages;
+	const struct placed_stage *stages; // (n_stages) in ring order
+};
+
 struct coordinator_config {
 	struct coordinator_limits limits;
-	int32_t n_chains;      // rings that each hold every layer; 0: one. At most CHAINS_MAX
+	// Chains: whole rings, each of which holds every layer. A session belongs to one of them, the least loaded when it gets a slot. A member is in one
+	// chain, or stands by. Without a placement the members that are there at the first plan are dealt to the chains; with one each chain begins as it says
+	// (members that it does not name stand by, and the node beside the coordinator is named like any other). Who is lost is replaced by who stands by.
+	int32_t n_chains; // 0: one. At most CHAINS_MAX
+	const struct placed_chain *placement; // (n_chains) borrowed while the coordinator lives; NULL: none
 	struct node_id self;
 	uint8_t cluster_id[CLUSTER_ID_BYTES];
 	uint8_t model_hash[HASH_BYTES];
@@ -330,11 +345,12 @@ struct member_epoch coordinator_member_epoch(const struct coordinator *c);
 struct coord_member_status {
 	struct node_id id;
 	char name[NAME_CAP];
-	char state[32];      // "ready", "connected", "absent", "leaving", "draining", "drained", "suspect", "cannot load", "refused"
+	char state[32];      // "ready", "standby", "connected", "absent", "leaving", "draining", "drained", "suspect", "cannot load", "refused"
 	char detail[REASON_CAP]; // why it is refused or was lost; ""
 	char remote[ADDR_CAP];
 	bool is_local;
-	int32_t stage;       // -1: not in the plan
+	int32_t chain;       // -1: it stands by
+	int32_t stage;       // -1: not in a plan
 	int32_t layer_begin, layer_end;
 	uint32_t n_threads;
 	char simd[SIMD_NAME_CAP];
@@ -344,6 +360,15 @@ struct coord_member_status {
 	struct round_trip next_rtt; // between it and the next stage, over their direct link; n 0: none yet
 	uint64_t n_heard, n_late;   // frames it sent us; those that ended a silence longer than 99 of 100 of that link
 	struct msg_node_report report; // zeroes: none yet, or nothing to report
+};
+
+struct coord_chain_status {
+	struct plan_epoch plan_epoch; // of its last plan; 0: none yet
+	bool ready;
+	char waiting_for[REASON_CAP]; // when not ready
+	int32_t n_stages;             // of that plan
+	int32_t n_active;             // sessions
+	int32_t n_steps;              // under way
 };
 
 struct coord_status {
@@ -359,6 +384,10 @@ struct coord_status {
 	int32_t n_bufs_used;
 	uint64_t n_requests, n_tokens;
 	uint64_t n_recovered; // answers that went on under a new plan
+	uint64_t n_moved;     // answers that went on in another chain
+	int32_t n_chains;
+	int32_t n_standing_by; // members that could hold layers, and are in no chain
+	struct coord_chain_status chains[CHAINS_MAX];
 };
 int32_t coordinator_n_members_max(const struct coordinator_config *config);
 void coordinator_status(const struct coordinator *c, struct coord_status *out);

@@ -37,7 +37,7 @@ bool member_is_eligible(const struct member *m)
 
 static void set_member(const struct coordinator *c, struct member *m, const struct member_record *r)
 {
-	*m = (struct member){.used = true, .record = *r, .chain = c->n_chains == 1 ? 0 : -1, .stage = -1};
+	*m = (struct member){.used = true, .record = *r, .chain = c->is_single ? 0 : -1, .stage = -1};
 	text_copy(m->hello.name, sizeof m->hello.name, r->name);
 	planning_init_member(m);
 }
@@ -392,6 +392,7 @@ void members_on_hello(struct coordinator *c, int32_t member, const struct msg_he
 		return;
 	}
 	m->state = MEMBER_READY;
+	c->has_news = true;
 	keep_name(c, m, fx);
 	m->settle_ns = keeps_plan || m->n_flaps == 0 ? 0 : c->now_ns + settle_after(&c->config.liveness, m->n_flaps);
 	struct msg out = {.type = MSG_WELCOME};

@@ -146,22 +146,36 @@ static void send_plan(struct coordinator *c, const struct chain *ch, int32_t sta
 static void send_all(struct coordinator *c, struct chain *ch, struct coord_effects *fx)
 {
 	ch->plan_state = PLAN_LOADING;
+	c->has_news = true;
 	ring_reset(c, ch);
 	for (int32_t i = 0; i < ch->plan.n_stages; i++)
 		send_plan(c, ch, i, fx);
 	snprintf(ch->waiting_for, sizeof ch->waiting_for, "the nodes are loading their layers");
 }
 
+// outsider_epoch returns the plan under which a member has no part; 0: there is none to be told of.
+static struct plan_epoch outsider_epoch(const struct coordinator *c, const struct member *m)
+{
+	const struct chain *ch = m->chain >= 0 ? &c->chains[m->chain] : NULL;
+	if (m->stage >= 0)
+		return (struct plan_epoch){0};
+	if (ch != NULL)
+		return ch->plan_state == PLAN_LOADING || ch->plan_state == PLAN_READY ? ch->plan.epoch : (struct plan_epoch){0};
+	return c->had_plan && m->told.v == 0 ? (struct plan_epoch){c->last_epoch} : (struct plan_epoch){0}; // who stands by is told once
+}
+
 // tell_outsiders: who is here without a part must not go on with an old one, its memory and its dialling.
-static void tell_outsiders(struct coordinator *c, const struct chain *ch, struct coord_effects *fx)
+static void tell_outsiders(struct coordinator *c, struct coord_effects *fx)
 {
 	struct msg m = {.type = MSG_PLAN};
-	m.u.plan.epoch = ch->plan.epoch;
 	for (int32_t i = 0; i < c->n_members; i++) {
 		struct member *mb = &c->members[i];
-		if (!mb->used || mb->pending || mb->state != MEMBER_READY || mb->stage >= 0 || mb->told.v == ch->plan.epoch.v)
+		if (!mb->used || mb->pending || mb->state != MEMBER_READY)
 			continue;
-		mb->told = ch->plan.epoch;
+		m.u.plan.epoch = outsider_epoch(c, mb);
+		if (m.u.plan.epoch.v == 0 || mb->told.v == m.u.plan.epoch.v)
+			continue;
+		mb->told = m.u.plan.epoch;
 		mb->kv_epoch.v = 0;
 		coord_send_msg(c, i, &m, fx);
 	}
@@ -183,7 +197,7 @@ static void add_failure(const struct coordinator *c, char why[REASON_CAP])
 	}
 }
 
-static bool say_missing(const struct coordinator *c, char why[REASON_CAP], const char *what, int32_t have, int32_t want)
+bool planning_say_missing(const struct coordinator *c, char why[REASON_CAP], const char *what, int32_t have, int32_t want)
 {
 	snprintf(why, REASON_CAP, "%d of %d %s are here", have, want, what);
 	add_failure(c, why);
@@ -193,8 +207,8 @@ static bool say_missing(const struct coordinator *c, char why[REASON_CAP], const
 // repair changes the lost plan as little as can be: answers wait for it. False when there is none to change.
 static bool repair(const struct chain *ch, const struct node_id *nodes, int32_t n, struct plan *out)
 {
-	bool alive[STAGES_MAX], taken[STAGES_MAX] = {false};
-	struct node_id spares[STAGES_MAX];
+	bool alive[STAGES_MAX], taken[2 * STAGES_MAX] = {false};
+	struct node_id spares[2 * STAGES_MAX];
 	int32_t n_spares = 0;
 	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
 		alive[i] = false;
@@ -210,24 +224,36 @@ static bool repair(const struct chain *ch, const struct node_id *nodes, int32_t 
 	return plan_repair(&ch->plan, alive, spares, n_spares, out) == OK;
 }
 
-// choose fills `out` from who is here; false when that is not enough, and `why` says so.
-static bool choose(const struct coordinator *c, const struct chain *ch, struct plan *out, bool *is_repair, char why[REASON_CAP])
+// What a chain would have next.
+struct choice {
+	struct plan plan;
+	struct plan base; // of a placement
+	bool is_repair;
+};
+
+// choose_own fills `out` from who is here of the chain; false when that is not enough, and `why` says so.
+static bool choose_own(const struct coordinator *c, const struct chain *ch, struct plan *out, bool *is_repair, char why[REASON_CAP])
 {
-	*is_repair = false;
 	bool is_running = ch->plan_state == PLAN_READY;
-	struct node_id nodes[STAGES_MAX];
+	struct node_id nodes[2 * STAGES_MAX];
 	const char *names[STAGES_MAX];
-	int32_t n = 0, n_joined = 0;
+	int32_t n = 0;
 	for (int32_t i = 0; i < c->n_members && n < STAGES_MAX; i++) {
 		const struct member *m = &c->members[i];
-		if (!member_is_eligible(m) || (is_running && m->stage < 0 && m->settle_ns != 0))
+		if (m->chain != ch->index || !member_is_eligible(m) || (is_running && m->stage < 0 && m->settle_ns != 0))
 			continue;
-		n_joined += !m->is_local;
 		names[n] = m->hello.name;
 		nodes[n++] = m->record.id;
 	}
-	if (!c->had_plan && n_joined < c->config.n_nodes_min)
-		return say_missing(c, why, "joined nodes", n_joined, c->config.n_nodes_min);
+	if (!placement_is_enough(c, why))
+		return false;
+	if (!c->is_single && !c->is_dealt)
+		return planning_say_missing(c, why, "machines for as many chains", placement_n_spares(c), c->n_chains);
+	if (n == 0 && !c->is_single) {
+		text_copy(why, REASON_CAP, "none of this chain's machines is here");
+		add_failure(c, why);
+		return false;
+	}
 	if (n == 0) {
 		text_copy(why, REASON_CAP,
 			c->config.has_local_node ? "the node on this machine is not ready" : "no node has joined, and this machine holds no layers (--no-node)");
@@ -235,7 +261,8 @@ static bool choose(const struct coordinator *c, const struct chain *ch, struct p
 		return false;
 	}
 	// With a given split only a spare may take a gap: nobody's share changes.
-	*is_repair = sessions_count_active(c, ch) > 0 && repair(ch, nodes, n, out) && (c->config.n_split == 0 || out->n_stages == c->config.n_split);
+	int32_t n_spares = c->is_single ? 0 : placement_spares(c, ch, nodes + n, STAGES_MAX);
+	*is_repair = sessions_count_active(c, ch) > 0 && repair(ch, nodes, n + n_spares, out) && (c->config.n_split == 0 || out->n_stages == c->config.n_split);
 	if (*is_repair)
 		return true;
 	if (c->config.n_split == 0) {
@@ -243,7 +270,7 @@ static bool choose(const struct coordinator *c, const struct chain *ch, struct p
 		return true;
 	}
 	if (n < c->config.n_split)
-		return say_missing(c, why, "stages of --split", n, c->config.n_split);
+		return planning_say_missing(c, why, "stages of --split", n, c->config.n_split);
 	struct errmsg em;
 	if (plan_given(nodes, names, c->config.split, c->config.n_split, c->config.n_layers, out, &em) != OK) {
 		text_copy(why, REASON_CAP, em.text);
@@ -252,11 +279,18 @@ static bool choose(const struct coordinator *c, const struct chain *ch, struct p
 	return true;
 }
 
+static bool choose(const struct coordinator *c, const struct chain *ch, struct choice *out, char why[REASON_CAP])
+{
+	out->is_repair = false;
+	if (c->config.placement != NULL)
+		return placement_choose(c, ch, &out->plan, &out->base, why);
+	return choose_own(c, ch, &out->plan, &out->is_repair, why);
+}
+
 bool planning_is_possible(const struct coordinator *c, const struct chain *ch, char why[REASON_CAP])
 {
-	struct plan p;
-	bool is_repair;
-	return choose(c, ch, &p, &is_repair, why);
+	struct choice next;
+	return choose(c, ch, &next, why);
 }
 
 static bool same_stages(const struct plan *a, const struct plan *b)
@@ -269,6 +303,7 @@ void planning_drop(struct coordinator *c, struct chain *ch, struct coord_effects
 	bool was_ready = ch->plan_state == PLAN_READY;
 	ch->plan_state = PLAN_NONE;
 	ch->plan_dirty = true;
+	c->has_news = true;
 	if (was_ready)
 		sessions_halt(c, ch, fx);
 	for (int32_t i = 0; i < c->n_members; i++)
@@ -278,10 +313,11 @@ void planning_drop(struct coordinator *c, struct chain *ch, struct coord_effects
 
 void planning_note(struct coordinator *c, const struct member *m, bool is_news)
 {
+	c->has_news = true;
 	for (int32_t i = 0; i < c->n_chains; i++) {
 		struct chain *ch = &c->chains[i];
 		bool is_own = m != NULL && m->chain == i, concerns = m == NULL || m->chain < 0 || is_own;
-		ch->plan_dirty = ch->plan_dirty || (is_own && is_news) || (concerns && ch->plan_state != PLAN_READY);
+		ch->plan_dirty = ch->plan_dirty || (is_own && is_news) || (concerns && (ch->plan_state != PLAN_READY || ch->plan.n_stages < ch->base.n_stages));
 	}
 }
 
@@ -307,11 +343,10 @@ static bool is_starting(const struct coordinator *c, const struct chain *ch)
 
 static void make_plan(struct coordinator *c, struct chain *ch, struct coord_effects *fx)
 {
-	struct plan p;
+	struct choice next;
 	char why[REASON_CAP];
 	ch->plan_dirty = false;
-	bool is_repair;
-	if (!choose(c, ch, &p, &is_repair, why)) {
+	if (!choose(c, ch, &next, why)) {
 		planning_drop(c, ch, fx);
 		ch->plan_dirty = false;
 		if (!is_starting(c, ch) && strcmp(why, ch->waiting_for) != 0)
@@ -319,19 +354,22 @@ static void make_plan(struct coordinator *c, struct chain *ch, struct coord_effe
 		text_copy(ch->waiting_for, sizeof ch->waiting_for, why);
 		return;
 	}
-	if (ch->plan_state == PLAN_READY && same_stages(&p, &ch->plan)) {
+	if (ch->plan_state == PLAN_READY && same_stages(&next.plan, &ch->plan)) {
 		ch->plan_repaired = false;
 		return;
 	}
 	planning_drop(c, ch, fx);
 	ch->plan_dirty = false;
-	p.epoch.v = ++c->last_epoch;
-	ASSERT(plan_check(&p) == OK);
-	ch->plan = p;
-	for (int32_t i = 0; i < p.n_stages; i++)
-		ch->members[i] = member_find(c, p.stages[i].node);
-	ch->plan_repaired = is_repair;
+	next.plan.epoch.v = ++c->last_epoch;
+	ASSERT(plan_check(&next.plan) == OK);
+	ch->plan = next.plan;
+	if (c->config.placement != NULL)
+		ch->base = next.base;
+	for (int32_t i = 0; i < ch->plan.n_stages; i++)
+		ch->members[i] = member_find(c, ch->plan.stages[i].node);
+	ch->plan_repaired = next.is_repair;
 	ch->plan_state = PLAN_KEYS;
+	placement_on_plan(c, ch);
 }
 
 // ---- when
@@ -387,15 +425,24 @@ static void pump_chain(struct coordinator *c, struct chain *ch, struct coord_eff
 			coord_fx(fx, COORD_FX_NEED_RANDOM);
 		}
 	}
-	if (ch->plan_state == PLAN_LOADING || ch->plan_state == PLAN_READY)
-		tell_outsiders(c, ch, fx);
 }
 
 void planning_pump(struct coordinator *c, struct coord_effects *fx)
 {
+	bool is_due = c->has_news;
 	for (int32_t i = 0; i < c->n_chains; i++)
-		pump_chain(c, &c->chains[i], fx);
+		is_due = is_due || c->chains[i].plan_dirty;
+	for (int pass = 0; pass < (c->is_single ? 1 : 2); pass++) { // who is free after the first one may be missed elsewhere
+		if (is_due)
+			placement_update(c);
+		for (int32_t i = 0; i < c->n_chains; i++)
+			pump_chain(c, &c->chains[i], fx);
+	}
+	if (!c->has_news)
+		return;
+	tell_outsiders(c, fx);
 	say_bye(c, fx);
+	c->has_news = false;
 }
 
 void planning_retry(struct coordinator *c)

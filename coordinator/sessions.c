@@ -480,91 +480,11 @@ void sessions_on_sampled(struct coordinator *c, const struct coord_event *ev, st
 
 // ---- the pump
 
-static struct session *longest_waiting(struct coordinator *c)
-{
-	struct session *best = NULL;
-	for (int32_t i = 0; i < c->n_sessions; i++) {
-		struct session *s = &c->sessions[i];
-		if (s->state == SESSION_WAITING && (best == NULL || s->order < best->order))
-			best = s;
-	}
-	return best;
-}
-
-// has_suspect: a machine of the ring may be gone. What is under way waits for it; nothing new does, until it is heard or lost.
-static bool has_suspect(const struct coordinator *c, const struct chain *ch)
-{
-	for (int32_t i = 0; i < ch->plan.n_stages; i++)
-		if (coord_links_is_suspect(c, member_of_stage(c, ch, i)))
-			return true;
-	return false;
-}
-
-static int32_t free_slot(const int32_t *owners, int32_t n)
-{
-	int32_t slot = 0;
-	while (slot < n && owners[slot] >= 0)
-		slot++;
-	return slot;
-}
-
-// n_under_way counts a chain's steps that have not come back.
-static uint32_t n_under_way(const struct coordinator *c, const struct chain *ch)
-{
-	uint32_t n = 0;
-	for (int32_t slot = 0; slot < c->config.n_slots; slot++) {
-		const struct session *s = ch->slot_owner[slot] >= 0 ? &c->sessions[ch->slot_owner[slot]] : NULL;
-		n += s != NULL ? s->seq_sent - s->seq_back : 0;
-	}
-	return n;
-}
-
-// least_loaded returns the chain that a session goes to: of those that let somebody in, the one with the fewest sessions, then with the fewest steps
-// under way, then the first. A plan that must change lets nobody in, so that it can. NULL: none.
-static struct chain *least_loaded(struct coordinator *c)
-{
-	struct chain *best = NULL;
-	int32_t best_active = 0;
-	for (int32_t i = 0; i < c->n_chains; i++) {
-		struct chain *ch = &c->chains[i];
-		int32_t n = sessions_count_active(c, ch);
-		if (ch->plan_state != PLAN_READY || ch->plan_dirty || n == c->config.n_slots)
-			continue;
-		bool is_less = best == NULL || n < best_active || (n == best_active && n_under_way(c, ch) < n_under_way(c, best));
-		if (!is_less || has_suspect(c, ch))
-			continue;
-		best = ch;
-		best_active = n;
-	}
-	return best;
-}
-
-static void take_slot(struct coordinator *c, struct session *s, struct chain *ch)
-{
-	s->chain = ch->index;
-	s->slot = free_slot(ch->slot_owner, c->config.n_slots);
-	s->id.v = ++c->last_session;
-	ch->slot_owner[s->slot] = (int32_t)(s - c->sessions);
-}
-
-static void admit(struct coordinator *c)
-{
-	struct session *s;
-	struct chain *ch;
-	while ((s = longest_waiting(c)) != NULL && (ch = least_loaded(c)) != NULL) {
-		s->state = SESSION_ACTIVE;
-		s->kv_epoch = ch->plan.epoch;
-		s->head_slot = free_slot(c->head_owner, c->n_head_slots);
-		c->head_owner[s->head_slot] = (int32_t)(s - c->sessions);
-		take_slot(c, s, ch);
-	}
-}
-
 void sessions_pump(struct coordinator *c, struct coord_effects *fx)
 {
 	if (!is_any_ready(c))
 		return;
-	admit(c);
+	admission_pump(c, fx);
 	ready_without_embedding(c);
 	for (int32_t i = 0; i < c->n_chains; i++)
 		if (c->chains[i].plan_state == PLAN_READY)

@@ -104,6 +104,7 @@ void node_say_hello(struct node *n, struct node_effects *fx)
 	h->addresses = n->config.addresses;
 	h->epoch = n->plan.epoch;
 	h->kept = n->has_kept;
+	h->layers_max = n->config.layers_max;
 	node_send_msg(n, fx, &m);
 	n->reported = (struct msg_node_report){.disk_written = 0}; // it forgets what was told
 	if (n->leaving) {

@@ -42,6 +42,7 @@ struct node_config {
 	char name[NAME_CAP];
 	uint8_t model_hash[HASH_BYTES];
 	int32_t n_layers;      // of the model file: a plan beyond it is refused
+	int32_t layers_max;    // it has memory for, as it tells the coordinator; 0: it does not say
 	int32_t hidden_dim;
 	uint32_t n_threads;
 	char simd[SIMD_NAME_CAP];

@@ -170,7 +170,7 @@ static enum err get_hello(const Hearth__Hello *p, struct msg_hello *m, struct er
 	m->port = (uint16_t)port;
 	m->epoch.v = p->plan_epoch;
 	m->kept = p->kept;
-	return OK;
+	return get_int(p->layers_max, 0, LAYERS_MAX, &m->layers_max, "layers_max", em);
 }
 
 static enum err get_peer(const Hearth__Peer *p, struct msg_peer *m, struct errmsg *em)
@@ -373,6 +373,7 @@ static size_t put_hello(const struct msg_hello *m, Hearth__Control *c, uint8_t *
 	p.addresses = addresses;
 	p.plan_epoch = m->epoch.v;
 	p.kept = m->kept;
+	p.layers_max = (uint32_t)m->layers_max;
 	c->hello = &p;
 	return pack(c, HEARTH__CONTROL__BODY_HELLO, out);
 }

@@ -34,6 +34,7 @@ struct msg_hello {
 	struct address_list addresses;
 	struct plan_epoch epoch;
 	bool kept; // KV and sent states of its last plan are still there: the process did not end, no memory was let go
+	int32_t layers_max; // it has memory for; 0: it does not say
 };
 
 struct msg_peer {

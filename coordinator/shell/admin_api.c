@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "coordinator/shell/answer.h"
+#include "coordinator/shell/chains_json.h"
 #include "coordinator/shell/prompt.h"
 #include "engine/sampler.h"
 #include "net/admin_socket.h"
@@ -77,7 +78,7 @@ static void add_report(json_t *o, const struct coord_member_status *m)
 		json_object_update_new(o, json_pack("{s:I, s:I}", "next_heard", (json_int_t)r->next_heard, "next_late", (json_int_t)r->next_late));
 }
 
-static json_t *member_json(const struct coord_member_status *m)
+static json_t *member_json(const struct coord_member_status *m, bool has_chains)
 {
 	char id[2 * NODE_ID_BYTES + 1];
 	sodium_bin2hex(id, sizeof id, m->id.b, NODE_ID_BYTES);
@@ -86,6 +87,8 @@ static json_t *member_json(const struct coord_member_status *m)
 	if (m->stage >= 0)
 		json_object_update_new(o, json_pack("{s:i, s:i, s:i, s:s}", "stage", (int)m->stage, "layer_begin", (int)m->layer_begin, "layer_end",
 			(int)m->layer_end, "next_link", m->next_link));
+	if (has_chains && m->chain >= 0)
+		json_object_set_new(o, "chain", json_integer(m->chain));
 	add_round_trip(o, "rtt_ms", "rtt_n", &m->rtt);
 	add_round_trip(o, "next_rtt_ms", "next_rtt_n", &m->next_rtt);
 	add_report(o, m);
@@ -106,12 +109,13 @@ json_t *admin_status_json(const struct coord_runtime *coord, const struct model 
 	coord_runtime_status(coord, s);
 	json_t *members = json_array();
 	for (int32_t i = 0; i < s->n_members; i++)
-		json_array_append_new(members, member_json(&all[i]));
+		json_array_append_new(members, member_json(&all[i], s->n_chains > 1));
 	json_t *o = json_pack("{s:b, s:b, s:s, s:s, s:i, s:I, s:I, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:o}", "ok", 1, "ready", s->ready, "waiting_for",
 		s->ready ? "" : s->waiting_for, "model", model_name(model), "layers", (int)c->n_layers, "plan_epoch", (json_int_t)s->plan_epoch.v,
 		"member_epoch", (json_int_t)s->member_epoch.v, "wire", wire_type_name(c->wire), "port", (int)coord_runtime_port(coord), "active", (int)s->n_active,
-		"waiting", (int)s->n_waiting, "slots", (int)c->n_slots, "invites", (int)s->n_invites, "buffers_used", (int)s->n_bufs_used, "requests",
+		"waiting", (int)s->n_waiting, "slots", (int)(c->n_slots * s->n_chains), "invites", (int)s->n_invites, "buffers_used", (int)s->n_bufs_used, "requests",
 		(json_int_t)s->n_requests, "tokens", (json_int_t)s->n_tokens, "recovered", (json_int_t)s->n_recovered, "nodes", members);
+	chains_json_add(o, s);
 	free(s);
 	free(all);
 	return o ? o : failure("the status holds a name that is not UTF-8");

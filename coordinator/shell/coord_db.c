@@ -326,8 +326,8 @@ static enum err load_members(sqlite3 *db, struct coord_restored *out, struct err
 	int rc = SQLITE_ERROR;
 	enum err e = OK;
 	while (e == OK && st != NULL && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-		if (out->n_members == NODES_MAX || !read_member(st, &out->members[out->n_members]))
-			e = errmsg_fail(em, ERR_FORMAT, "damaged: a member that cannot be read, or more than %d", NODES_MAX);
+		if (out->n_members == SWARM_NODES_MAX || !read_member(st, &out->members[out->n_members]))
+			e = errmsg_fail(em, ERR_FORMAT, "damaged: a member that cannot be read, or more than %d", SWARM_NODES_MAX);
 		else
 			out->n_members++;
 	}

@@ -27,7 +27,7 @@ struct coord_restored {
 	struct member_epoch member_epoch;
 	uint8_t cluster_id[CLUSTER_ID_BYTES];
 	int32_t n_members;
-	struct member_record members[NODES_MAX];
+	struct member_record members[SWARM_NODES_MAX];
 	int32_t n_invites;
 	struct invite_record invites[INVITES_MAX];
 };

@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/printable.h"
 #include "base/wire_type.h"
+#include "coordinator/shell/chains_json.h"
 #include "coordinator/shell/http_call.h"
 #include "kernels/canonical.h"
 
@@ -21,7 +22,8 @@
 static char *health_json(const struct http_api *h, const struct coord_status *s)
 {
 	json_t *o = json_pack("{s:s, s:s, s:i, s:i, s:i}", "status", s->ready ? "ok" : "waiting", "model", h->model_id, "active", (int)s->n_active, "waiting",
-		(int)s->n_waiting, "slots", (int)coord_runtime_config(h->p.coord)->n_slots);
+		(int)s->n_waiting, "slots", (int)(coord_runtime_config(h->p.coord)->n_slots * s->n_chains));
+	chains_json_add(o, s);
 	if (!s->ready) {
 		char shown[REASON_CAP];
 		json_object_set_new(o, "waiting_for", json_string(printable_copy(s->waiting_for, strlen(s->waiting_for), shown, sizeof shown)));

@@ -27,7 +27,7 @@ static void check_options(const struct options *o)
 	require(o->threads >= 0 && o->threads <= THREADS_MAX && o->prefill_chunk >= 1 && o->prefill_chunk <= CHUNK_TOKENS_MAX);
 	require(o->ctx >= 0 && o->ctx <= CTX_MAX && o->max_tokens >= 1 && o->top_k >= 0 && o->slots >= 1 && o->slots <= SESSIONS_MAX);
 	require(o->temp >= 0 && o->temp <= 100 && o->top_p >= 0 && o->top_p <= 1 && o->min_p >= 0 && o->min_p <= 1);
-	require(o->nodes >= 0 && o->nodes <= NODES_MAX && (int)o->wire < N_WIRE_TYPES && (int)o->log <= LOG_DEBUG);
+	require(o->nodes >= 0 && o->nodes <= SWARM_NODES_MAX && o->replicas >= 1 && o->replicas <= CHAINS_MAX && (int)o->wire < N_WIRE_TYPES && (int)o->log <= LOG_DEBUG);
 	require(o->split.n >= 0 && o->split.n <= STAGES_MAX && o->advertise.n >= 0 && o->advertise.n <= ADDRS_MAX);
 	for (int32_t i = 0; i < o->split.n; i++)
 		require(o->split.layers[i] >= 1 && o->split.layers[i] <= LAYERS_MAX);

@@ -64,7 +64,7 @@ BUGS = {
         "		if (n->work[i].state == WORK_RUNNING && n->work[i].step.slot == slot)\n			n->work[i].dead = true;",
         "		if (n->work[i].state == WORK_RUNNING && n->work[i].step.slot == slot)\n			n->work[i].state = WORK_FREE;"),
     "a slot has two owners": (
-        "coordinator/sessions.c",
+        "coordinator/admission.c",
         "	while (slot < n && owners[slot] >= 0)\n",
         "	while (slot < 0 && owners[slot] >= 0)\n"),
     "the way of a step is chosen anew for each": (

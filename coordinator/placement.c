@@ -1,0 +1,249 @@
+// Which chain a member belongs to, and who takes the place of one that was lost.
+//
+// With a placement each chain has its own layout, which it keeps: a lost member's layers go whole to one that stands by and has room for them, and
+// only when nobody does to the neighbours. Without one, members are dealt to the chains once; a member that comes later goes where one is missed.
+#include "coordinator/coord_state.h"
+
+#include "base/assert.h"
+
+#include <stdio.h>
+
+static bool is_spare(const struct member *m)
+{
+	return m->chain < 0 && member_is_eligible(m);
+}
+
+static bool can_hold(const struct member *m, int32_t n_layers)
+{
+	return m->hello.layers_max == 0 || m->hello.layers_max >= n_layers;
+}
+
+static bool is_named_in(const struct plan *p, struct node_id id)
+{
+	for (int32_t i = 0; i < p->n_stages; i++)
+		if (node_id_is(p->stages[i].node, id))
+			return true;
+	return false;
+}
+
+// is_better: one that was not lost lately, then one with less room to waste.
+static bool is_better(const struct member *a, const struct member *b)
+{
+	if ((a->settle_ns == 0) != (b->settle_ns == 0))
+		return a->settle_ns == 0;
+	return a->hello.layers_max < b->hello.layers_max;
+}
+
+// find_spare returns who stands by for n layers and is not in `p` yet; -1: nobody.
+static int32_t find_spare(const struct coordinator *c, int32_t n_layers, const struct plan *p)
+{
+	int32_t best = -1;
+	for (int32_t i = 0; i < c->n_members; i++) {
+		const struct member *m = &c->members[i];
+		if (is_spare(m) && can_hold(m, n_layers) && (best < 0 || is_better(m, &c->members[best])) && !is_named_in(p, m->record.id))
+			best = i;
+	}
+	return best;
+}
+
+int32_t placement_spares(const struct coordinator *c, const struct chain *ch, struct node_id *out, int32_t cap)
+{
+	struct plan p = ch->plan;
+	int32_t n = 0;
+	for (int32_t i = 0; i < p.n_stages && n < cap; i++) {
+		int32_t k = member_of_stage(c, ch, i), spare;
+		if (k >= 0 && member_is_eligible(&c->members[k]))
+			continue;
+		if ((spare = find_spare(c, p.stages[i].layer_end - p.stages[i].layer_begin, &p)) < 0)
+			continue;
+		p.stages[i].node = out[n++] = c->members[spare].record.id;
+	}
+	return n;
+}
+
+bool placement_is_enough(const struct coordinator *c, char why[REASON_CAP])
+{
+	int32_t n_joined = 0;
+	for (int32_t i = 0; !c->had_plan && i < c->n_members; i++)
+		n_joined += member_is_eligible(&c->members[i]) && !c->members[i].is_local;
+	if (c->had_plan || n_joined >= c->config.n_nodes_min)
+		return true;
+	return planning_say_missing(c, why, "joined nodes", n_joined, c->config.n_nodes_min);
+}
+
+// ---- a chain of a placement
+
+static bool is_called(const struct member *m, const char *name)
+{
+	return m->used && !m->pending && (strcmp(m->record.name, name) == 0 || strcmp(m->hello.name, name) == 0);
+}
+
+// first_layout is the placement itself; who is not there has no id.
+static void first_layout(const struct coordinator *c, const struct chain *ch, struct plan *out)
+{
+	const struct placed_chain *p = &c->config.placement[ch->index];
+	int32_t at = 0;
+	*out = (struct plan){.n_layers = c->config.n_layers, .n_stages = p->n_stages};
+	for (int32_t i = 0; i < p->n_stages; i++) {
+		out->stages[i] = (struct plan_stage){.layer_begin = at, .layer_end = at + p->stages[i].n_layers};
+		at = out->stages[i].layer_end;
+		for (int32_t k = 0; k < c->n_members; k++)
+			if (c->members[k].chain == ch->index && is_called(&c->members[k], p->stages[i].name))
+				out->stages[i].node = c->members[k].record.id;
+	}
+}
+
+static bool is_here(const struct coordinator *c, const struct chain *ch, struct node_id id)
+{
+	int32_t k = member_find(c, id);
+	const struct member *m = k >= 0 ? &c->members[k] : NULL;
+	bool is_settled = m != NULL && (m->stage >= 0 || m->settle_ns == 0 || ch->plan_state != PLAN_READY);
+	return is_settled && m->chain == ch->index && member_is_eligible(m);
+}
+
+static bool has_room(const struct coordinator *c, const struct plan *p, char why[REASON_CAP])
+{
+	for (int32_t i = 0; i < p->n_stages; i++) {
+		const struct member *m = &c->members[member_find(c, p->stages[i].node)];
+		int32_t n = p->stages[i].layer_end - p->stages[i].layer_begin;
+		if (can_hold(m, n))
+			continue;
+		snprintf(why, REASON_CAP, "nobody stands by for layers %d to %d, and node %s has room for %d", p->stages[i].layer_begin, p->stages[i].layer_end - 1,
+			m->hello.name, m->hello.layers_max);
+		return false;
+	}
+	return true;
+}
+
+bool placement_choose(const struct coordinator *c, const struct chain *ch, struct plan *out, struct plan *base, char why[REASON_CAP])
+{
+	bool alive[STAGES_MAX];
+	int32_t n_alive = 0;
+	if (!placement_is_enough(c, why))
+		return false;
+	if (ch->base.n_stages > 0)
+		*base = ch->base;
+	else
+		first_layout(c, ch, base);
+	for (int32_t i = 0; i < base->n_stages; i++) {
+		struct plan_stage *st = &base->stages[i];
+		alive[i] = is_here(c, ch, st->node);
+		int32_t spare = alive[i] ? -1 : find_spare(c, st->layer_end - st->layer_begin, base);
+		if (spare >= 0) {
+			st->node = c->members[spare].record.id;
+			alive[i] = true;
+		}
+		n_alive += alive[i];
+	}
+	if (n_alive == 0 || (ch->base.n_stages == 0 && n_alive < base->n_stages))
+		return planning_say_missing(c, why, "machines of this chain", n_alive, base->n_stages);
+	enum err e = plan_repair(base, alive, NULL, 0, out);
+	ASSERT(e == OK); // somebody is left
+	return has_room(c, out, why);
+}
+
+void placement_on_plan(struct coordinator *c, struct chain *ch)
+{
+	for (int32_t i = 0; !c->is_single && i < c->n_members; i++) {
+		struct member *m = &c->members[i];
+		bool is_in = m->used && is_named_in(&ch->plan, m->record.id);
+		bool is_kept = c->config.placement != NULL ? is_named_in(&ch->base, m->record.id) : member_is_eligible(m);
+		if (is_in) {
+			m->chain = ch->index;
+		} else if (m->chain == ch->index && !is_kept) {
+			m->chain = -1;
+			m->told.v = 0;
+		}
+	}
+}
+
+// ---- giving members to chains
+
+// named_by returns the chain that a member shall begin in; -1: none.
+static int32_t named_by(const struct coordinator *c, const struct member *m)
+{
+	for (int32_t i = 0; i < c->n_chains; i++)
+		for (int32_t k = 0; c->chains[i].base.n_stages == 0 && k < c->config.placement[i].n_stages; k++)
+			if (is_called(m, c->config.placement[i].stages[k].name))
+				return i;
+	return -1;
+}
+
+int32_t placement_n_spares(const struct coordinator *c)
+{
+	int32_t n = 0;
+	for (int32_t i = 0; i < c->n_members; i++)
+		n += is_spare(&c->members[i]);
+	return n;
+}
+
+static int32_t count_members(const struct coordinator *c, int32_t chain)
+{
+	int32_t n = 0;
+	for (int32_t i = 0; i < c->n_members; i++)
+		n += c->members[i].chain == chain && member_is_eligible(&c->members[i]);
+	return n;
+}
+
+// deal gives each chain as many members as the next one, in turn, so that each has its share of every kind.
+static void deal(struct coordinator *c)
+{
+	char why[REASON_CAP];
+	int32_t n = 0;
+	if (!placement_is_enough(c, why) || placement_n_spares(c) < c->n_chains)
+		return;
+	c->is_dealt = true;
+	for (int32_t i = 0; i < c->n_members; i++) {
+		if (!is_spare(&c->members[i]))
+			continue;
+		c->members[i].chain = n++ % c->n_chains;
+		c->chains[c->members[i].chain].n_wanted++;
+		planning_note(c, &c->members[i], true);
+	}
+}
+
+// most_missed returns the chain that lacks members most: one without a plan, then one with fewer than it began with; -1: none does.
+static int32_t most_missed(const struct coordinator *c)
+{
+	int32_t best = -1, best_lack = 0;
+	for (int32_t i = 0; i < c->n_chains; i++) {
+		const struct chain *ch = &c->chains[i];
+		int32_t lack = ch->n_wanted - count_members(c, i);
+		bool is_back_soon = c->now_ns < ch->grace_ns;
+		if (lack <= 0 || is_back_soon)
+			continue;
+		lack += ch->plan_state == PLAN_NONE ? c->n_members : 0;
+		if (lack > best_lack) {
+			best = i;
+			best_lack = lack;
+		}
+	}
+	return best;
+}
+
+static void give_to_missed(struct coordinator *c)
+{
+	for (int32_t i = 0; i < c->n_members; i++) {
+		struct member *m = &c->members[i];
+		int32_t chain = is_spare(m) ? most_missed(c) : -1;
+		if (chain < 0)
+			continue;
+		m->chain = chain;
+		planning_note(c, m, m->settle_ns == 0);
+	}
+}
+
+void placement_update(struct coordinator *c)
+{
+	if (c->is_single)
+		return;
+	if (c->config.placement != NULL) {
+		for (int32_t i = 0; i < c->n_members; i++)
+			if (is_spare(&c->members[i]))
+				c->members[i].chain = named_by(c, &c->members[i]);
+	} else if (!c->is_dealt) {
+		deal(c);
+	} else {
+		give_to_missed(c);
+	}
+}
