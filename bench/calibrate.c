@@ -73,15 +73,18 @@ static void die(const char *what)
 static void embed(struct turn *t)
 {
 	struct embed_item it = {.tokens = &t->b->token, .n_tokens = 1, .pos = t->pos, .wire = t->b->wire};
-	t->err = stage_work_embed(t->b->parts[t->b->n_ranges], &it, 1, &t->em);
+	stage_work_embed(t->b->parts[t->b->n_ranges], &it, 1);
+	t->err = it.err;
+	t->em = it.em;
 }
 
 // run_head draws the next token and embeds it: what the coordinator does between two trips round the ring.
 static void run_head(struct turn *t)
 {
 	struct sample_item it = {.wire = t->b->wire, .n_rows = 1, .draw = true, .pos = t->pos + 1, .sampling = {.top_p = 1}};
-	stage_work_sample(t->b->parts[t->b->n_ranges], &it, 1, &t->em);
+	stage_work_sample(t->b->parts[t->b->n_ranges], &it, 1);
 	t->err = it.err;
+	t->em = it.em;
 	t->b->token = it.token;
 	if (t->err == OK)
 		embed(t);
@@ -90,8 +93,9 @@ static void run_head(struct turn *t)
 static void run_range(struct turn *t)
 {
 	struct stage_item it = {.wire = t->b->wire, .pos = t->pos, .n_tokens = 1};
-	stage_work_forward(t->b->parts[t->part], t->b->layers[t->part], t->b->layers[t->part + 1], &it, 1, &t->em);
+	stage_work_forward(t->b->parts[t->part], t->b->layers[t->part], t->b->layers[t->part + 1], &it, 1);
 	t->err = it.err;
+	t->em = it.em;
 }
 
 static void on_run(struct worker_job *job)
@@ -187,7 +191,7 @@ static void open_all(struct bench *b, const char *path)
 	for (int32_t i = 0; i <= b->n_ranges; i++) {
 		bool is_head = i == b->n_ranges;
 		const struct engine_config c = {.model = b->model, .kernels = worker_kernels(b->worker), .pool = worker_pool(b->worker),
-			.layer_begin = is_head ? 0 : b->layers[i], .layer_end = is_head ? 0 : b->layers[i + 1], .has_head = is_head,
+			.layers = is_head ? (struct layer_spans){.n = 0} : layer_spans_one(b->layers[i], b->layers[i + 1]), .has_head = is_head,
 			.n_slots = 1, .ctx_len = TOKENS_MAX, .batch_max = 1, .wire = WIRE_F32};
 		if (stage_work_open(&c, &b->parts[i], &em) != OK)
 			die(em.text);
