@@ -131,6 +131,7 @@ static void print_summary(FILE *to, const struct check_summary *s, double second
 	fprintf(to, "%u plans, %u machines of a running plan lost; seeds with a new plan %" PRIu64 ", with a double loss %" PRIu64
 		", with an answer that went on after a loss %" PRIu64 "\n",
 		c->n_plans, c->n_node_losses, s->seeds_with_replan, s->seeds_with_double_loss, s->seeds_with_recovery);
+	fprintf(to, "seeds with several chains %" PRIu64 ", with an answer that went on in another one %" PRIu64 "\n", s->seeds_with_chains, s->seeds_with_move);
 	fprintf(to, "%u batches of lost layers only, %u states fetched from what a stage had kept\n", c->n_partial, c->n_fetched);
 	fprintf(to, "%" PRIu64 " events, %" PRIu64 " frames, %u handshakes; really encrypted %" PRIu64 " seeds, run twice %" PRIu64 "\n", c->n_events, c->n_frames,
 		c->n_handshakes, s->n_encrypted, s->n_twice);
@@ -147,8 +148,8 @@ static void print_json(FILE *to, const struct check_summary *s, double seconds)
 		s->n_seeds, s->n_failed, (double)s->virtual_ns / S, seconds, s->histories);
 	for (int i = 0; i < SIM_N_FAULTS; i++)
 		fprintf(to, "%s\"%s\": [%" PRIu64 ", %" PRIu64 "]", i > 0 ? ", " : "", fault_word((enum sim_fault_class)i), s->drawn[i], s->done[i]);
-	fprintf(to, "}, \"double_losses\": %" PRIu64 ", \"recovered\": %" PRIu64 ", \"replanned\": %" PRIu64 ", \"failures\": [", s->seeds_with_double_loss,
-		s->seeds_with_recovery, s->seeds_with_replan);
+	fprintf(to, "}, \"double_losses\": %" PRIu64 ", \"recovered\": %" PRIu64 ", \"replanned\": %" PRIu64 ", \"chains\": %" PRIu64 ", \"moved\": %" PRIu64
+		", \"failures\": [", s->seeds_with_double_loss, s->seeds_with_recovery, s->seeds_with_replan, s->seeds_with_chains, s->seeds_with_move);
 	for (uint32_t i = 0; i < s->n_failures; i++)
 		fprintf(to, "%s%" PRIu64, i > 0 ? ", " : "", s->failures[i].seed);
 	fprintf(to, "]}\n");

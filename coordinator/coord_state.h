@@ -171,6 +171,7 @@ struct coordinator {
 	struct chain *chains; // (n_chains)
 	bool is_single;  // one chain without a placement: every member belongs to it
 	bool is_dealt;   // members have been given to chains
+	int64_t enough_ns; // of a placement: since then enough members are there to begin; 0: not yet
 	bool has_news;   // members or plans changed since the last pump
 	bool had_plan;   // one has been ready once
 	uint64_t last_epoch;
@@ -286,6 +287,7 @@ bool placement_choose(const struct coordinator *c, const struct chain *ch, struc
 void placement_on_plan(struct coordinator *c, struct chain *ch);
 // placement_spares finds members that stand by for the gaps of a lost plan; returns how many.
 int32_t placement_spares(const struct coordinator *c, const struct chain *ch, struct node_id *out, int32_t cap);
+int64_t placement_deadline_ns(const struct coordinator *c);
 int32_t placement_n_spares(const struct coordinator *c); // members that stand by
 // placement_is_enough: before its first plan a cluster waits for n_nodes_min; `why` says how many are there.
 bool placement_is_enough(const struct coordinator *c, char why[REASON_CAP]);

@@ -418,6 +418,27 @@ struct member_epoch coordinator_member_epoch(const struct coordinator *c)
 	return c->member_epoch;
 }
 
+int32_t coordinator_find_chain(const struct coordinator *c, struct plan_epoch epoch)
+{
+	for (int32_t i = 0; i < c->n_chains; i++)
+		if (c->chains[i].plan.epoch.v == epoch.v)
+			return i;
+	return -1;
+}
+
+int32_t coordinator_chain_of(const struct coordinator *c, uint64_t req)
+{
+	for (int32_t i = 0; i < c->n_sessions; i++)
+		if (c->sessions[i].state == SESSION_ACTIVE && c->sessions[i].req == req)
+			return c->sessions[i].chain;
+	return -1;
+}
+
+uint32_t coordinator_n_moved(const struct coordinator *c)
+{
+	return (uint32_t)c->n_moved;
+}
+
 // ---- status and invariants
 
 static const char *state_words(const struct coordinator *c, const struct member *m)

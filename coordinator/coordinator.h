@@ -341,6 +341,11 @@ bool coordinator_find_psk(const struct coordinator *c, const uint8_t public_key[
 bool coordinator_find_token(const struct coordinator *c, const uint8_t token_id[TOKEN_ID_BYTES], int64_t wall_s, uint8_t secret[KEY_BYTES]);
 struct member_epoch coordinator_member_epoch(const struct coordinator *c);
 
+// coordinator_find_chain returns the chain whose plan has this epoch, coordinator_chain_of the one a request is computed in; -1: none.
+int32_t coordinator_find_chain(const struct coordinator *c, struct plan_epoch epoch);
+int32_t coordinator_chain_of(const struct coordinator *c, uint64_t req);
+uint32_t coordinator_n_moved(const struct coordinator *c); // answers that went on in another chain
+
 // What status shows.
 struct coord_member_status {
 	struct node_id id;

@@ -8,6 +8,9 @@
 
 #include <stdio.h>
 
+// When enough members are there, a chain waits this long for those that the placement names; then others take their layers.
+#define PLACED_WAIT_NS INT64_C(10000000000)
+
 static bool is_spare(const struct member *m)
 {
 	return m->chain < 0 && member_is_eligible(m);
@@ -135,7 +138,8 @@ bool placement_choose(const struct coordinator *c, const struct chain *ch, struc
 		}
 		n_alive += alive[i];
 	}
-	if (n_alive == 0 || (ch->base.n_stages == 0 && n_alive < base->n_stages))
+	bool may_come = ch->base.n_stages == 0 && c->now_ns - c->enough_ns < PLACED_WAIT_NS;
+	if (n_alive == 0 || (may_come && n_alive < base->n_stages))
 		return planning_say_missing(c, why, "machines of this chain", n_alive, base->n_stages);
 	enum err e = plan_repair(base, alive, NULL, 0, out);
 	ASSERT(e == OK); // somebody is left
@@ -233,11 +237,23 @@ static void give_to_missed(struct coordinator *c)
 	}
 }
 
+int64_t placement_deadline_ns(const struct coordinator *c)
+{
+	int64_t at_ns = c->enough_ns + PLACED_WAIT_NS;
+	bool is_waiting = false;
+	for (int32_t i = 0; c->enough_ns > 0 && i < c->n_chains; i++)
+		is_waiting = is_waiting || c->chains[i].base.n_stages == 0;
+	return is_waiting && at_ns > c->now_ns ? at_ns : INT64_MAX;
+}
+
 void placement_update(struct coordinator *c)
 {
 	if (c->is_single)
 		return;
 	if (c->config.placement != NULL) {
+		char why[REASON_CAP];
+		if (c->enough_ns == 0 && placement_is_enough(c, why))
+			c->enough_ns = c->now_ns;
 		for (int32_t i = 0; i < c->n_members; i++)
 			if (is_spare(&c->members[i]))
 				c->members[i].chain = named_by(c, &c->members[i]);

@@ -447,6 +447,9 @@ void planning_pump(struct coordinator *c, struct coord_effects *fx)
 
 void planning_retry(struct coordinator *c)
 {
+	bool is_late = c->enough_ns > 0 && placement_deadline_ns(c) == INT64_MAX; // who is not there by now is not waited for
+	for (int32_t k = 0; is_late && k < c->n_chains; k++)
+		c->chains[k].plan_dirty = c->chains[k].plan_dirty || (c->chains[k].base.n_stages == 0 && c->chains[k].plan_state == PLAN_NONE);
 	for (int32_t i = 0; i < c->n_members; i++) {
 		struct member *m = &c->members[i];
 		if (m->settle_ns != 0 && c->now_ns >= m->settle_ns) {
@@ -466,7 +469,7 @@ void planning_retry(struct coordinator *c)
 
 int64_t planning_deadline_ns(const struct coordinator *c)
 {
-	int64_t deadline = INT64_MAX;
+	int64_t deadline = placement_deadline_ns(c);
 	for (int32_t i = 0; i < c->n_chains; i++) {
 		const struct chain *ch = &c->chains[i];
 		if (ch->plan_state == PLAN_NONE && ch->grace_ns < deadline && may_come_back(c, ch))

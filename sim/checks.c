@@ -3,6 +3,7 @@
 #include "sim/world_state.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 // read_step: step_decode wants the whole frame's length; the payload itself is not looked at.
 static bool read_step(const uint8_t *head, size_t head_len, struct step *s)
@@ -17,8 +18,18 @@ static bool read_credit(const uint8_t *head, size_t head_len, struct credit *c)
 	return head_len >= FRAME_CREDIT_BYTES && head[0] == FRAME_CREDIT && credit_decode(head, FRAME_CREDIT_BYTES, c) == OK;
 }
 
+static struct sim_ledger *find_ledger(struct sim_world *w, uint64_t epoch)
+{
+	for (int32_t i = 0; i < CHAINS_MAX; i++)
+		if (w->ledgers[i].epoch == epoch)
+			return &w->ledgers[i];
+	return NULL;
+}
+
 static struct sim_hop *hop_to(struct sim_ledger *l, uint16_t stage, uint64_t epoch)
 {
+	if (l == NULL)
+		return NULL;
 	int32_t h = stage == STAGE_HEAD ? l->n_stages : stage;
 	return epoch == l->epoch && h <= l->n_stages ? &l->hops[h] : NULL;
 }
@@ -27,7 +38,7 @@ static struct sim_hop *hop_to(struct sim_ledger *l, uint16_t stage, uint64_t epo
 
 void checks_on_head_start(struct sim_world *w)
 {
-	w->ledger = (struct sim_ledger){0};
+	memset(w->ledgers, 0, sizeof w->ledgers);
 }
 
 static void check_epoch(struct sim_world *w, uint64_t epoch)
@@ -41,11 +52,13 @@ static void check_epoch(struct sim_world *w, uint64_t epoch)
 
 static void begin_plan(struct sim_world *w, const struct msg_plan *p)
 {
-	struct sim_ledger *l = &w->ledger;
-	if (p->epoch.v < l->epoch)
-		sim_world_fail(w, "a plan of epoch %llu after one of %llu", (unsigned long long)p->epoch.v, (unsigned long long)l->epoch);
+	int32_t chain = coordinator_find_chain(w->head.core, p->epoch);
 	check_epoch(w, p->epoch.v);
-	*l = (struct sim_ledger){.epoch = p->epoch.v, .n_stages = p->n_stages, .hop_credits = p->hop_credits};
+	if (chain < 0)
+		return; // replaced within the step that made it
+	if (p->epoch.v < w->ledgers[chain].epoch)
+		sim_world_fail(w, "a plan of epoch %llu after one of %llu", (unsigned long long)p->epoch.v, (unsigned long long)w->ledgers[chain].epoch);
+	w->ledgers[chain] = (struct sim_ledger){.epoch = p->epoch.v, .n_stages = p->n_stages, .hop_credits = p->hop_credits};
 	w->counts.n_plans++;
 	struct sim_record r = {.type = SIM_REC_PLAN, .begin_ns = w->now_ns, .end_ns = w->now_ns, .epoch = p->epoch, .index = p->n_stages};
 	sim_tell(w, &r);
@@ -55,9 +68,12 @@ void checks_on_plan(struct sim_world *w, int32_t machine, const struct msg_plan 
 {
 	if (p->n_stages == 0)
 		return; // the running plan, told to one who has no part in it
-	if (p->epoch.v != w->ledger.epoch)
+	if (find_ledger(w, p->epoch.v) == NULL)
 		begin_plan(w, p);
-	w->ledger.machine[p->stage] = machine;
+	struct sim_ledger *l = find_ledger(w, p->epoch.v);
+	if (l == NULL)
+		return;
+	l->machine[p->stage] = machine;
 	for (int32_t i = 0; i < p->layers.n; i++) {
 		struct sim_record r = {.type = SIM_REC_STAGE, .begin_ns = w->now_ns, .end_ns = w->now_ns, .machine = machine, .epoch = p->epoch,
 			.index = i * p->n_stages + p->stage,
@@ -66,9 +82,8 @@ void checks_on_plan(struct sim_world *w, int32_t machine, const struct msg_plan 
 	}
 }
 
-void checks_on_loss(struct sim_world *w, int32_t machine)
+static void note_loss(struct sim_world *w, struct sim_ledger *l, int32_t machine)
 {
-	struct sim_ledger *l = &w->ledger;
 	for (int32_t i = 0; i < l->n_stages; i++) {
 		if (l->machine[i] != machine || l->lost[i])
 			continue;
@@ -79,19 +94,37 @@ void checks_on_loss(struct sim_world *w, int32_t machine)
 	}
 }
 
+void checks_on_loss(struct sim_world *w, int32_t machine)
+{
+	for (int32_t i = 0; i < CHAINS_MAX; i++)
+		note_loss(w, &w->ledgers[i], machine);
+}
+
+uint64_t checks_epoch_of(const struct sim_world *w, int32_t machine)
+{
+	uint64_t epoch = 0;
+	for (int32_t i = 0; i < CHAINS_MAX; i++) {
+		const struct sim_ledger *l = &w->ledgers[i];
+		for (int32_t k = 0; k < l->n_stages; k++)
+			if (l->machine[k] == machine && l->epoch > epoch)
+				epoch = l->epoch;
+	}
+	return epoch;
+}
+
 // ---- credits
 
 void checks_on_sent(struct sim_world *w, const uint8_t *head, size_t head_len)
 {
 	struct step s;
 	struct credit c;
-	struct sim_ledger *l = &w->ledger;
 	if (read_step(head, head_len, &s)) {
+		struct sim_ledger *l = find_ledger(w, s.epoch.v);
 		struct sim_hop *h = hop_to(l, s.dst_stage, s.epoch.v);
 		if (h != NULL && ++h->steps_sent - h->credits_come > (uint64_t)l->hop_credits)
 			sim_world_fail(w, "stage %d was sent more steps than it gave credits for", s.dst_stage);
 	} else if (read_credit(head, head_len, &c)) {
-		struct sim_hop *h = hop_to(l, c.src_stage, c.epoch.v);
+		struct sim_hop *h = hop_to(find_ledger(w, c.epoch.v), c.src_stage, c.epoch.v);
 		if (h != NULL && (h->credits_sent += c.n) > h->steps_come)
 			sim_world_fail(w, "stage %d gave more credits than it had steps", c.src_stage);
 	}
@@ -103,11 +136,11 @@ void checks_on_come(struct sim_world *w, int32_t party, const uint8_t *head, siz
 	struct credit c;
 	bool is_head = party == SIM_HEAD;
 	if (read_step(head, head_len, &s) && (s.dst_stage == STAGE_HEAD) == is_head) {
-		struct sim_hop *h = hop_to(&w->ledger, s.dst_stage, s.epoch.v);
+		struct sim_hop *h = hop_to(find_ledger(w, s.epoch.v), s.dst_stage, s.epoch.v);
 		if (h != NULL)
 			h->steps_come++;
 	} else if (read_credit(head, head_len, &c) && (c.dst_stage == STAGE_HEAD) == is_head) {
-		struct sim_hop *h = hop_to(&w->ledger, c.src_stage, c.epoch.v);
+		struct sim_hop *h = hop_to(find_ledger(w, c.epoch.v), c.src_stage, c.epoch.v);
 		if (h != NULL)
 			h->credits_come += c.n;
 	}
@@ -157,9 +190,8 @@ void checks_on_revoked(struct sim_world *w, int32_t party, struct node_id who)
 
 // ---- rest
 
-static void check_hops(struct sim_world *w)
+static void check_hops(struct sim_world *w, const struct sim_ledger *l)
 {
-	struct sim_ledger *l = &w->ledger;
 	for (int32_t i = 0; i <= l->n_stages; i++) {
 		const struct sim_hop *h = &l->hops[i];
 		if (h->steps_sent != h->credits_come)
@@ -186,7 +218,8 @@ void sim_world_expect_rest(struct sim_world *w)
 		if (n.n_bufs_used != 0)
 			sim_world_fail(w, "%d buffers of node %d are taken at rest", n.n_bufs_used, i);
 	}
-	if (st->ready && st->plan_epoch.v == w->ledger.epoch)
-		check_hops(w);
+	for (int32_t i = 0; i < st->n_chains; i++)
+		if (st->chains[i].ready && st->chains[i].plan_epoch.v == w->ledgers[i].epoch)
+			check_hops(w, &w->ledgers[i]);
 	free(st);
 }

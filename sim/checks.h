@@ -38,6 +38,8 @@ void checks_on_loss(struct sim_world *w, int32_t machine);
 // A frame leaves the party that made it, or has reached the one it is for (relays do not count). head: its first head_len bytes.
 void checks_on_sent(struct sim_world *w, const uint8_t *head, size_t head_len);
 void checks_on_come(struct sim_world *w, int32_t party, const uint8_t *head, size_t head_len);
+// checks_epoch_of returns the epoch of the plan that a machine has a part in; 0: none.
+uint64_t checks_epoch_of(const struct sim_world *w, int32_t machine);
 // checks_on_stale: the step for a data frame is done, with this many effects: one of another plan than the receiver's must have none.
 void checks_on_stale(struct sim_world *w, int32_t party, uint64_t epoch, const uint8_t *head, size_t head_len, int32_t n_effects);
 // checks_on_session: a server has just accepted this node's key.

@@ -110,8 +110,10 @@ void sim_client_on_emit(struct sim_world *w, uint64_t req, int32_t token, int32_
 		sim_world_fail(w, "request %d: token %d at position %d, wanted %d", request, token, pos, q->tokens[pos]);
 	if (w->has_failed)
 		return;
+	int32_t chain = coordinator_chain_of(w->head.core, req);
+	q->plan_at_last = chain >= 0 ? w->ledgers[chain].epoch : q->plan_at_last; // its last token ends it
 	if (q->n_got == 0)
-		q->plan_at_first = w->ledger.epoch;
+		q->plan_at_first = q->plan_at_last;
 	if (q->n_got++ < q->n_shown)
 		return; // computed again after a crash: its client has it
 	if (q->n_shown++ == 0)
@@ -133,7 +135,7 @@ static void check_good_end(struct sim_world *w, int32_t request, const struct co
 	else if (q->ask.hash_logits && !q->stops && sim_engine_hash(w->head.engine, f->u.end.slot) != q->hash)
 		sim_world_fail(w, "request %d: the hash of its logits is not that of one machine", request);
 	w->counts.n_ended_well++;
-	w->counts.n_recovered += q->n_got > 0 && q->plan_at_first != w->ledger.epoch;
+	w->counts.n_recovered += q->n_got > 0 && q->plan_at_first != q->plan_at_last;
 }
 
 // error_is_allowed: a request may fail by its own fault, or for the loss of a node as long as recovery is not there.

@@ -339,7 +339,8 @@ static int32_t n_of_frame(const struct coord_effects *fx)
 void sim_head_on_frame(struct sim_world *w, uint32_t link, const struct sim_packet *p, const uint8_t *frame)
 {
 	bool is_data = p->stored > 0 && (frame[0] == FRAME_STEP || frame[0] == FRAME_CREDIT);
-	uint64_t epoch = w->ledger.epoch;
+	const struct sim_conn *c = sim_conn_find(w, link);
+	uint64_t epoch = is_data ? checks_epoch_of(w, c != NULL ? c->end[0].party : 0) : 0;
 	w->message = frame;
 	w->message_stored = p->stored;
 	w->message_len = p->frame_len;
@@ -469,8 +470,10 @@ void sim_head_start(struct sim_world *w)
 void sim_head_stop(struct sim_world *w, bool power)
 {
 	struct sim_head *h = &w->head;
-	if (h->is_running)
+	if (h->is_running) {
+		w->counts.n_moved += coordinator_n_moved(h->core);
 		finish_writes(w);
+	}
 	if (power)
 		h->db.disk = h->db.synced;
 	h->is_running = false;

@@ -22,7 +22,7 @@
 #define EVENTS_MAX 20000000
 #define SCENARIO_PATIENCE 5
 
-enum sub_seed { SEED_SHAPE = 101, SEED_NETWORK, SEED_FAULTS, SEED_WORK, SEED_HEAL };
+enum sub_seed { SEED_SHAPE = 101, SEED_NETWORK, SEED_FAULTS, SEED_WORK, SEED_HEAL, SEED_CHAINS = 201 };
 
 struct trial {
 	const struct trial_params *p;
@@ -33,6 +33,8 @@ struct trial {
 	struct sim_machine machines[SIM_MACHINES_MAX];
 	int32_t devices[SIM_MACHINES_MAX]; // of a scenario's machines
 	int32_t n_strangers;
+	struct placed_stage stages[CHAINS_MAX][SIM_MACHINES_MAX];
+	struct placed_chain chains[CHAINS_MAX];
 	struct sim_fault_plan faults;
 	struct sim_world *w;
 	uint32_t n_plans, n_losses; // when all was healed and calm
@@ -80,6 +82,45 @@ static void draw_cluster(struct trial *t, struct rng *r)
 	c->n_nodes_min = (int32_t)between(r, 1, n_nodes + 1);
 }
 
+// place gives each chain one machine of those that are members, then others at random; some stand by.
+static void place(struct trial *t, struct rng *r, int32_t n_members)
+{
+	struct sim_config *c = &t->config;
+	int32_t first = c->has_local_node ? 0 : 1;
+	for (int32_t k = 0; k < n_members; k++) {
+		int32_t chain = k < c->n_chains ? k : (int32_t)rng_below(r, (uint64_t)c->n_chains + 1);
+		if (chain == c->n_chains || t->chains[chain].n_stages == c->model.n_layers)
+			continue;
+		struct placed_stage *st = &t->stages[chain][t->chains[chain].n_stages++];
+		memcpy(st->name, t->machines[first + k].name, sizeof st->name);
+		st->n_layers = 1;
+	}
+	for (int32_t i = 0; i < c->n_chains; i++) {
+		t->chains[i].stages = t->stages[i];
+		for (int32_t n = t->chains[i].n_stages; n < c->model.n_layers; n++)
+			t->stages[i][rng_below(r, (uint64_t)t->chains[i].n_stages)].n_layers++;
+	}
+	c->placement = t->chains;
+}
+
+// draw_chains makes two or three rings of some clusters, dealt by the coordinator or placed. Its numbers come from a seed of its own.
+static void draw_chains(struct trial *t)
+{
+	struct sim_config *c = &t->config;
+	struct rng r;
+	rng_init(&r, sim_mix(t->p->seed, SEED_CHAINS));
+	int32_t n_members = c->n_machines - 1 - t->n_strangers + c->has_local_node;
+	int32_t n = 2 + (int32_t)rng_below(&r, 2);
+	if (rng_below(&r, 5) != 0 || t->p->scenario != NULL)
+		return;
+	c->n_chains = n < n_members ? n : n_members;
+	if (c->n_nodes_min < c->n_chains) // so that enough are left to deal to after the last fault
+		c->n_nodes_min = c->n_chains < n_members - c->has_local_node ? c->n_chains : n_members - c->has_local_node;
+	if (rng_below(&r, 2) == 0)
+		place(t, &r, n_members);
+	t->r->n_chains = c->n_chains;
+}
+
 static void draw_shape(struct trial *t)
 {
 	struct sim_config *c = &t->config;
@@ -89,6 +130,7 @@ static void draw_shape(struct trial *t)
 		trial_scenario(t->p->scenario, c, t->machines, t->devices);
 	else
 		draw_cluster(t, &r);
+	draw_chains(t);
 	c->has_stop = rng_below(&r, 2) == 0;
 	c->stall_ns = t->p->scenario != NULL ? 0 : 60 * S; // the program's own: prefilling a large model takes a real home's slowest machine minutes
 	c->keep_bytes = rng_below(&r, 4) == 0 ? rng_below(&r, 65536) : 1 << 24;

@@ -31,6 +31,7 @@ struct trial_result {
 	int64_t failed_ns;           // virtual time of the failure
 	int64_t end_ns;              // virtual time that passed
 	uint64_t history;
+	int32_t n_chains; // 0: one
 	bool encrypted;
 	uint32_t drawn[SIM_N_FAULTS], done[SIM_N_FAULTS]; // faults of each class; done: they had something to work on
 	int32_t n_requests;

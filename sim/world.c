@@ -262,6 +262,8 @@ static void init_head(struct sim_world *w)
 	k->n_split = c->n_split;
 	memcpy(k->split, c->split, sizeof k->split);
 	k->n_nodes_min = c->n_nodes_min;
+	k->n_chains = c->n_chains;
+	k->placement = c->placement;
 	k->has_local_node = c->has_local_node;
 	snprintf(k->local_name, sizeof k->local_name, "%s", w->machines[0].name);
 	k->n_stop_ids = c->has_stop;
@@ -408,7 +410,9 @@ uint64_t sim_world_history(const struct sim_world *w)
 
 struct sim_counts sim_world_counts(const struct sim_world *w)
 {
-	return w->counts;
+	struct sim_counts counts = w->counts;
+	counts.n_moved += w->head.is_running ? coordinator_n_moved(w->head.core) : 0;
+	return counts;
 }
 
 bool sim_world_is_up(const struct sim_world *w, int32_t machine)

@@ -108,6 +108,8 @@ struct sim_config {
 	enum wire_type wire;
 	int32_t n_slots, ctx_len, chunk_max, hop_credits, n_nodes_min;
 	int32_t split[STAGES_MAX], n_split;
+	int32_t n_chains;        // 0: one
+	const struct placed_chain *placement; // (n_chains) by machines' names, borrowed; NULL: the coordinator deals
 	bool has_stop;           // token 0 ends an answer
 	int64_t session_wait_ns; // 0: the program's default
 	int64_t stall_ns;        // of coordinator_config; 0: the program's default
@@ -227,6 +229,7 @@ struct sim_counts {
 	uint32_t n_node_losses;  // a machine of the running plan went down
 	uint32_t n_double_losses; // a second one before the plan was replaced
 	uint32_t n_recovered;    // answers that went on after a new plan
+	uint32_t n_moved;        // answers that went on in another chain
 	uint32_t n_taken_up;     // requests that another run of the coordinator took from the journal
 	uint32_t n_batched;      // FORWARDs of several sequences
 	uint32_t n_partial;      // FORWARDs of some of a stage's layers only: those that were lost

@@ -206,7 +206,7 @@ struct sim_req {
 	int32_t n_prompt, n_want, n_got;
 	bool stops;          // that answer ends with a stop token
 	uint64_t hash;       // of its logits
-	uint64_t plan_at_first; // epoch when the first token came
+	uint64_t plan_at_first, plan_at_last; // epochs of its chain when the first and the latest token came
 };
 
 // ---- events
@@ -273,7 +273,7 @@ struct sim_world {
 	struct sim_req *reqs; // (SIM_REQUESTS_MAX)
 	int32_t n_reqs, n_open;
 	bool had_fault;
-	struct sim_ledger ledger;
+	struct sim_ledger ledgers[CHAINS_MAX]; // by chain
 	uint64_t epochs[SIM_EPOCHS_MAX]; // of all plans so far
 	uint32_t n_epochs;
 	uint32_t n_data_in_flight;

@@ -68,6 +68,7 @@ static void add_counts(struct sim_counts *to, const struct sim_counts *c)
 	to->n_node_losses += c->n_node_losses;
 	to->n_double_losses += c->n_double_losses;
 	to->n_recovered += c->n_recovered;
+	to->n_moved += c->n_moved;
 	to->n_taken_up += c->n_taken_up;
 	to->n_batched += c->n_batched;
 	to->n_partial += c->n_partial;
@@ -88,6 +89,8 @@ static void add_result(struct check_summary *s, uint64_t seed, const struct tria
 	s->seeds_with_double_loss += r->counts.n_double_losses > 0;
 	s->seeds_with_recovery += r->counts.n_recovered > 0;
 	s->seeds_with_replan += r->counts.n_plans > 1;
+	s->seeds_with_chains += r->n_chains > 1;
+	s->seeds_with_move += r->counts.n_moved > 0;
 	add_counts(&s->counts, &r->counts);
 	if (r->failed)
 		add_failure(s, seed, r->failed_ns, r->failure);
@@ -108,6 +111,8 @@ static void add_summary(struct check_summary *to, const struct check_summary *s)
 	to->seeds_with_double_loss += s->seeds_with_double_loss;
 	to->seeds_with_recovery += s->seeds_with_recovery;
 	to->seeds_with_replan += s->seeds_with_replan;
+	to->seeds_with_chains += s->seeds_with_chains;
+	to->seeds_with_move += s->seeds_with_move;
 	add_counts(&to->counts, &s->counts);
 	for (uint32_t i = 0; i < s->n_failures; i++)
 		add_failure(to, s->failures[i].seed, s->failures[i].at_ns, s->failures[i].text);

@@ -91,6 +91,18 @@ BUGS = {
         "coordinator/members.c",
         "	memset(&c->members[i], 0, sizeof c->members[i]);\n	c->members[i].chain = c->members[i].stage = -1;\n\n	struct msg m",
         "	c->members[i].chain = c->members[i].stage = -1;\n\n	struct msg m"),
+    "a step goes out under another chain's epoch": (
+        "coordinator/ring.c",
+        "		.epoch = ch->plan.epoch,\n		.session = s->id,",
+        "		.epoch = c->chains[c->n_chains - 1].plan.epoch,\n		.session = s->id,"),
+    "a credit goes to another chain": (
+        "coordinator/sessions.c",
+        "		struct chain *ch = &c->chains[c->sample_chain[i]];\n",
+        "		struct chain *ch = &c->chains[c->sample_chain[0]];\n"),
+    "an answer that moves leaves its slot taken": (
+        "coordinator/admission.c",
+        "	c->chains[s->chain].slot_owner[s->slot] = -1;\n	take_slot",
+        "	take_slot"),
     "silence is never death": (
         "flow/liveness.c",
         "	if (now_ns - l->heard_ns >= limits->dead_after_ns)\n		return LIVENESS_DEAD;\n",
