@@ -98,8 +98,10 @@ static enum err open_node(struct cluster_host *h, const struct options *o, const
 		.local_control = h->local_control,
 		.local_data = h->local_data,
 		.core = {.n_layers = c->n_layers, .hidden_dim = c->hidden_dim, .n_threads = (uint32_t)options_n_threads(o), .local = true,
-			.liveness = liveness_defaults, .link_age_ns = LINK_AGE_NS, .keep_bytes = h->budget.keep_bytes},
+			.liveness = liveness_defaults, .link_age_ns = LINK_AGE_NS, .keep_bytes = h->budget.keep_bytes,
+			.keep_disk_bytes = (uint64_t)o->keep_disk << 20},
 		.memory = h->budget.node,
+		.keep_dir = o->keep_dir ? o->keep_dir : serve->state_dir,
 	};
 	if (serve->keys)
 		lnk1_node_id(serve->keys->pk, p.core.self.b);

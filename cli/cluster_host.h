@@ -32,6 +32,7 @@ struct cluster_host {
 struct cluster_host_serve {
 	const struct lnk1_keypair *keys;
 	const char *store_path;
+	const char *state_dir;     // where kept states go, unless --keep-dir says where
 	const char *listen;
 	const uint8_t *model_hash; // (HASH_BYTES)
 	const char *name;

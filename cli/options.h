@@ -112,6 +112,8 @@ struct options {
 	bool no_journal;
 	int32_t slots;
 	int32_t keep_mem;     // MiB
+	int32_t keep_disk;    // MiB
+	const char *keep_dir; // NULL: the state directory
 	int32_t session_wait; // s
 	int32_t dead_after;   // ms
 	int32_t nodes;

@@ -82,7 +82,7 @@ static enum err open_cluster(struct serve *s, struct errmsg *em)
 	else
 		local_name(s->name);
 	s->params = (struct cluster_host_serve){
-		.keys = s->keys.pair, .store_path = s->store_path, .listen = s->listen, .model_hash = s->model_hash, .name = s->name};
+		.keys = s->keys.pair, .store_path = s->store_path, .state_dir = s->state.path, .listen = s->listen, .model_hash = s->model_hash, .name = s->name};
 	advertise(o, o->listen.port, &s->params.addresses);
 	enum err e = hash_model(s, em);
 	return e == OK ? cluster_host_open_cluster(&s->host, o, o->slots, &s->params, em) : e;

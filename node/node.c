@@ -493,6 +493,8 @@ void node_step(struct node *n, const struct node_event *ev, struct node_effects 
 		if (ev->u.stored.err != OK)
 			node_log(fx, LOG_ERROR, "the member epoch could not be written to the state directory");
 		break;
+	case NODE_EV_KEPT: kept_on_written(n, ev, fx); break;
+	case NODE_EV_FETCHED: stage_on_fetched(n, ev, fx); break;
 	case NODE_EV_LEAVE: on_leave(n, fx); break;
 	case NODE_EV_TICK: on_tick(n, fx); break;
 	}

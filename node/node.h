@@ -30,8 +30,9 @@
 
 #define KEPT_MAX (SESSIONS_MAX * ROUNDS_MAX) // entries of kept states: of each slot, what was sent in each round
 #define NODE_ITEMS_MAX 64      // sequences of one FORWARD
-#define NODE_EFFECTS_MAX 2048  // a step's worst case: every buffer's step sent, kept, credited and logged
-#define NODE_EFFECT_BYTES 65536
+#define NODE_EFFECTS_MAX 3072  // a step's worst case: every buffer's step sent, kept in memory and on disk, credited; every entry dropped
+#define NODE_EFFECT_BYTES 98304
+#define NODE_KEPT_FRAME_EXTRA 24 // bytes of a row on disk beside the row: what makes it private and proves it whole
 #define NODE_LINKS_MAX 16      // coordinator control and data, two peers; each one's successor, and what both ends dialled at once, while they live
 
 enum node_link_kind { NODE_LINK_CONTROL, NODE_LINK_DATA };
@@ -53,6 +54,7 @@ struct node_config {
 	struct liveness_limits liveness;
 	int64_t link_age_ns;   // a link older than this is made again (link-protocol.md: an hour)
 	uint64_t keep_bytes;   // of states it sent that it keeps, so that a lost successor can be fed again; 0: none
+	uint64_t keep_disk_bytes; // what passes them goes to disk, up to these; 0: none does
 };
 
 enum node_event_type {
@@ -63,6 +65,8 @@ enum node_event_type {
 	NODE_EV_LOADED,
 	NODE_EV_FORWARD_DONE,
 	NODE_EV_STORED,
+	NODE_EV_KEPT,         // a KEEP_DISK is done
+	NODE_EV_FETCHED,      // a FETCH_DISK is done; its rows are there for TAKE_FETCHED in this step
 	NODE_EV_LEAVE,        // operator: go in order
 	NODE_EV_TICK,
 };
@@ -102,6 +106,11 @@ struct node_event {
 			uint32_t id;
 			enum err err;
 		} stored;
+		struct {
+			uint32_t id;
+			enum err err;     // ERR_AUTH: what is there is not what was written
+			const char *text; // when err; NULL or "": nothing is known
+		} disk; // KEPT, FETCHED
 	} u;
 };
 
@@ -110,6 +119,12 @@ struct node_forward_item {
 	int32_t slot;
 	int32_t pos;
 	int32_t n_tokens;
+};
+
+// Frames that stand side by side.
+struct node_disk_run {
+	uint32_t frame;
+	int32_t n_rows;
 };
 
 enum node_effect_type {
@@ -125,7 +140,13 @@ enum node_effect_type {
 	NODE_FX_FORWARD,    // answers FORWARD_DONE
 	NODE_FX_KEEP,       // copy n_tokens rows of buf to an entry of kept states, from position pos on
 	NODE_FX_FETCH,      // copy n_tokens rows from there to buf
-	NODE_FX_DROP,       // free the entry
+	NODE_FX_DROP,       // free the entry's rows in memory
+	// Rows on disk: frames of row_bytes + NODE_KEPT_FRAME_EXTRA in one file, which the core gives out. Writes and reads are done in the order in
+	// which they were asked for; a row is written again at its place. What is read proves that it was written there for the same session, layer
+	// and position.
+	NODE_FX_KEEP_DISK,  // copy n_tokens rows of buf, from its row `row` on, and write them to the frames of `runs`; answers KEPT
+	NODE_FX_FETCH_DISK, // read n_tokens rows, which belong to buf from its row `row` on; answers FETCHED
+	NODE_FX_TAKE_FETCHED, // copy the rows that FETCHED brought to where FETCH_DISK said: buf is still waiting for them
 	NODE_FX_STORE,      // keep the member_epoch (fsync); answers STORED
 	NODE_FX_LOG,
 	NODE_FX_EXIT,       // the program ends: err OK after an orderly leave
@@ -172,6 +193,15 @@ struct node_effect {
 			int32_t pos, n_tokens, buf;
 			size_t row_bytes;
 		} keep; // also fetch, drop
+		struct {
+			uint32_t id;
+			struct session_id session;
+			int32_t layer;
+			int32_t entry, pos, n_tokens, buf, row;
+			size_t row_bytes;
+			int32_t n_runs;
+			const struct node_disk_run *runs;
+		} disk; // KEEP_DISK, FETCH_DISK
 		struct {
 			uint32_t id;
 			struct member_epoch member_epoch;

@@ -5,6 +5,10 @@
 #include "flow/round_trip.h"
 #include "node/node.h"
 
+#define KEPT_BLOCKS_MAX 1024
+#define KEPT_WRITES_MAX 64
+#define KEPT_WRITING_BUFS 4 // buffers' worth of rows on their way to disk at most: a disk that is slower than the engine must not fill memory
+
 // A link that is up. Its end is a loss when it is the newest of its kind to its peer, or when it did not end in order and frames of the plan
 // may have been on it: ours, or those of the far end, who may learn of the successor later than we do.
 struct node_link {
@@ -37,7 +41,29 @@ struct node_kept {
 	struct session_id session; // 0: none
 	int32_t layer, n;
 	int32_t old_layer, old_n;
-	int32_t n_rows; // that take memory
+	int32_t n_mem, n_rows; // places taken: positions below n_mem in memory, those up to n_rows on disk
+	int64_t last_ns;       // when something was added
+};
+
+// Where rows are on disk: the file is cut into about KEPT_BLOCKS_MAX blocks, and a block belongs to one entry. The row of a position stands in
+// the block of index pos / rows, at pos % rows.
+struct kept_block {
+	int32_t entry; // -1: free
+	int32_t index;
+};
+
+struct kept_blocks {
+	size_t frame_bytes;      // of one row
+	int32_t rows, n, n_used; // rows of a block; blocks
+	struct kept_block at[KEPT_BLOCKS_MAX];
+};
+
+// A write under way.
+struct kept_write {
+	uint32_t id; // 0: free
+	int32_t entry;
+	struct session_id session;
+	uint64_t bytes;
 };
 
 // What this stage does for a step: its input comes with it, was kept here, or is not needed; it runs layers (none where begin == end);
@@ -55,6 +81,7 @@ struct work {
 	bool dead;        // cancelled or of an old plan while RUNNING: not sent
 	bool direct;      // the route its session took at its first step
 	bool relayed;     // it came through the coordinator: its credit goes back the same way, because the coordinator counts them
+	bool fetching;    // its rows are on their way from disk; it stays where it is in its list
 	int32_t round;
 	struct task task;
 	struct step step; // as it arrived
@@ -101,7 +128,15 @@ struct node {
 	struct node_slot slots[SESSIONS_MAX];
 	struct session_id kv_session[SESSIONS_MAX]; // whose keys and values a slot holds, over plans
 	struct node_kept kept[KEPT_MAX]; // a slot's rounds side by side
-	uint64_t kept_bytes;
+	uint64_t kept_bytes;             // in memory
+	size_t kept_row_bytes;
+	struct kept_blocks blocks;
+	struct kept_write writes[KEPT_WRITES_MAX];
+	uint64_t writing_bytes;          // of them all
+	struct work_list reads;          // buffers that wait for rows from disk, in order: one read is under way at a time
+	uint32_t read_id;                // 0: none is
+	int32_t read_buf;                // for which, while it still waits; -1: it does not
+	bool disk_has_failed;            // said, and no write has gone well since
 	bool has_kept; // kv_session and kept are worth asking for
 	struct work work[HOP_CREDITS_MAX];
 	struct work_list queue;      // waiting for the engine
@@ -153,11 +188,28 @@ bool node_peer_is(const struct msg_peer *p, struct node_id id);
 // kept.c
 // kept_has tells whether the rows that enter a step's first layer are here; kept_fetch gets them, after that.
 bool kept_has(const struct node *n, const struct step *s);
-void kept_fetch(const struct node *n, const struct step *s, int32_t buf, size_t row_bytes, struct node_effects *fx);
-// kept_put keeps what is sent: the rows of buf, as they leave a round's span. When memory is used up, the slot's of that round are given up.
+// True from kept_fetch: some are on disk, and kept_read is to be called; it returns the id of the read (0: they are here no more), and kept_take
+// puts into buf what it brought.
+bool kept_fetch(struct node *n, const struct step *s, int32_t buf, struct node_effects *fx);
+MUST_USE uint32_t kept_read(struct node *n, const struct step *s, int32_t buf, struct node_effects *fx);
+void kept_take(struct node *n, const struct step *s, int32_t buf, struct node_effects *fx);
+// kept_on_unread: what was kept of a session could not be read, and is given up.
+void kept_on_unread(struct node *n, struct session_id session, enum err err, const char *text, struct node_effects *fx);
+void kept_on_written(struct node *n, const struct node_event *ev, struct node_effects *fx);
+// kept_put keeps what is sent: the rows of buf, as they leave a round's span. Without room the slot's of that round are given up.
 void kept_put(struct node *n, const struct step *s, int32_t round, int32_t buf, size_t row_bytes, struct node_effects *fx);
+// kept_end: a session is over.
+void kept_end(struct node *n, struct session_id session, struct node_effects *fx);
 // kept_forget: keys, values and kept states of every session are gone or void.
 void kept_forget(struct node *n, struct node_effects *fx);
+
+// kept_blocks.c
+void kept_blocks_lay_out(struct kept_blocks *b, uint64_t bytes, size_t row_bytes);
+// kept_blocks_reserve sees that an entry has places for positions [begin, end). False: there are not enough, and none was taken.
+bool kept_blocks_reserve(struct kept_blocks *b, int32_t entry, int32_t begin, int32_t end);
+// kept_blocks_runs writes where they are, and returns how many runs that takes.
+int32_t kept_blocks_runs(const struct kept_blocks *b, int32_t entry, int32_t begin, int32_t end, struct node_disk_run runs[KEPT_BLOCKS_MAX]);
+void kept_blocks_free(struct kept_blocks *b, int32_t entry);
 
 // stage.c
 void stage_reset(struct node *n);
@@ -165,6 +217,7 @@ void stage_reset(struct node *n);
 void stage_drain(struct node *n);
 void stage_on_frame(struct node *n, struct node_link *l, const uint8_t *data, size_t len, struct node_effects *fx);
 void stage_on_forward_done(struct node *n, const struct node_event *ev, struct node_effects *fx);
+void stage_on_fetched(struct node *n, const struct node_event *ev, struct node_effects *fx);
 void stage_on_cancel(struct node *n, struct session_id session, struct node_effects *fx);
 void stage_pump(struct node *n, struct node_effects *fx);
 size_t stage_buf_bytes(const struct node *n);

@@ -79,6 +79,8 @@ void stage_reset(struct node *n)
 			n->work[i].state = WORK_FREE;
 	}
 	memset(n->slots, 0, sizeof n->slots);
+	n->reads.n = 0;
+	n->read_buf = -1;
 	for (int32_t i = 0; i < ROUNDS_MAX; i++)
 		n->rounds[i] = (struct node_round){.credits_out = n->plan.hop_credits};
 }
@@ -105,8 +107,21 @@ static void give_credit(struct node *n, int32_t round, bool relayed, struct node
 	node_fx_send(fx, l->handle, frame, sizeof frame);
 }
 
+// forget_read: a buffer waits for no rows from disk any more. A read that is under way for it ends for nobody.
+static void forget_read(struct node *n, int32_t buf)
+{
+	n->work[buf].fetching = false;
+	for (int32_t i = 0; i < n->reads.n; i++)
+		if (n->reads.at[i] == buf)
+			list_remove(&n->reads, i--);
+	if (n->read_buf == buf)
+		n->read_buf = -1;
+}
+
 static void drop_work(struct node *n, int32_t buf, struct node_effects *fx)
 {
+	if (n->work[buf].fetching)
+		forget_read(n, buf);
 	n->work[buf].state = WORK_FREE;
 	give_credit(n, n->work[buf].round, n->work[buf].relayed, fx);
 }
@@ -146,6 +161,7 @@ void stage_on_cancel(struct node *n, struct session_id session, struct node_effe
 	for (int32_t i = 0; i < n->plan.n_slots; i++)
 		if (n->slots[i].session.v == session.v)
 			drop_slot(n, (uint32_t)i, fx);
+	kept_end(n, session, fx);
 	stage_pump(n, fx);
 }
 
@@ -214,6 +230,49 @@ static bool is_whole(const struct node *n, const struct step *s)
 	return s->layer_end == 0 || (s->layer_begin <= l->at[0].begin && l->at[l->n - 1].end <= s->layer_end);
 }
 
+// ---- rows from disk
+
+// fail_read: what a step builds on could not be read. Its session begins again, and what waits here of it is nothing any more.
+static void fail_read(struct node *n, int32_t buf, enum err err, const char *text, struct node_effects *fx)
+{
+	const struct step s = n->work[buf].step;
+	kept_on_unread(n, s.session, err, text, fx);
+	report_failure(n, s.session, STEP_NOT_KEPT, "what it builds on could not be read from disk", fx);
+	drop_slot(n, s.slot, fx);
+}
+
+// read_next starts the next read. One at a time: the next step's is done while the engine works for this one.
+static void read_next(struct node *n, struct node_effects *fx)
+{
+	while (n->read_id == 0 && n->reads.n > 0) {
+		int32_t buf = n->reads.at[0];
+		n->read_id = kept_read(n, &n->work[buf].step, buf, fx);
+		if (n->read_id != 0)
+			n->read_buf = buf;
+		else
+			fail_read(n, buf, ERR_NOT_FOUND, "given up meanwhile", fx);
+	}
+}
+
+void stage_on_fetched(struct node *n, const struct node_event *ev, struct node_effects *fx)
+{
+	if (ev->u.disk.id != n->read_id)
+		return;
+	int32_t buf = n->read_buf;
+	n->read_id = 0;
+	n->read_buf = -1;
+	if (buf >= 0 && ev->u.disk.err == OK) {
+		kept_take(n, &n->work[buf].step, buf, fx);
+		forget_read(n, buf);
+	} else if (buf >= 0) {
+		fail_read(n, buf, ev->u.disk.err, ev->u.disk.text, fx);
+	}
+	read_next(n, fx);
+	stage_pump(n, fx);
+}
+
+// ---- steps in
+
 // bind_slot makes a slot serve the session of a first step, when that is here for the first time; false: it builds on what is not here.
 static bool bind_slot(struct node *n, const struct step *s, struct node_effects *fx)
 {
@@ -241,8 +300,11 @@ static void accept_step(struct node *n, const struct step *s, const struct task 
 	n->work[buf] = (struct work){.state = has_layers(t) ? WORK_QUEUED : WORK_OUT, .round = round, .task = *t, .step = *s,
 		.direct = n->slots[s->slot].direct, .relayed = relayed};
 	list_push(has_layers(t) ? &n->queue : &n->rounds[round].out, buf);
-	if (t->from_kept)
-		kept_fetch(n, s, buf, row_bytes(n), fx);
+	if (t->from_kept && kept_fetch(n, s, buf, fx)) {
+		n->work[buf].fetching = true;
+		list_push(&n->reads, buf);
+		read_next(n, fx);
+	}
 	if (!t->from_payload)
 		return;
 	struct node_effect *f = node_fx(fx, NODE_FX_TAKE);
@@ -339,13 +401,15 @@ static void start_forward(struct node *n, struct node_effects *fx)
 {
 	bool taken[SESSIONS_MAX] = {false};
 	int32_t n_tokens = 0;
-	const struct task first = n->work[n->queue.at[0]].task;
+	struct task first = {0};
 	n->n_items = 0;
 	for (int32_t i = 0; i < n->queue.n && n->n_items < NODE_ITEMS_MAX;) {
 		int32_t buf = n->queue.at[i];
 		const struct step *s = &n->work[buf].step;
 		const struct task *t = &n->work[buf].task;
-		if (taken[s->slot] || t->layer_begin != first.layer_begin || t->layer_end != first.layer_end) {
+		if (n->n_items == 0)
+			first = *t;
+		if (taken[s->slot] || n->work[buf].fetching || t->layer_begin != first.layer_begin || t->layer_end != first.layer_end) {
 			taken[s->slot] = true; // none overtakes another of its slot
 			i++;
 			continue;
@@ -359,6 +423,8 @@ static void start_forward(struct node *n, struct node_effects *fx)
 			.buf = buf, .slot = (int32_t)s->slot, .pos = (int32_t)s->pos, .n_tokens = (int32_t)s->n_tokens};
 		list_remove(&n->queue, i);
 	}
+	if (n->n_items == 0)
+		return; // all of them wait for the disk
 	n->forward_id = ++n->next_id;
 	n->n_tokens += (uint64_t)n_tokens;
 	struct node_effect *f = node_fx(fx, NODE_FX_FORWARD);
@@ -435,7 +501,7 @@ static struct node_link *way_out(struct node *n, const struct work *w)
 
 static void pump_out(struct node *n, struct node_round *r, struct node_effects *fx)
 {
-	while (r->out.n > 0 && r->credits_out > 0 && !r->draining) {
+	while (r->out.n > 0 && !n->work[r->out.at[0]].fetching && r->credits_out > 0 && !r->draining) {
 		int32_t buf = r->out.at[0];
 		struct node_link *l = way_out(n, &n->work[buf]);
 		list_remove(&r->out, 0);

@@ -216,7 +216,11 @@ bool fault_begin(const struct sim_fault *f, struct sim_world *w, struct network 
 	case FAULT_DISK_EIO: sim_world_disk(w, f->machine, SIM_DISK_EIO); return true;
 	case FAULT_TORN_WRITE: sim_world_tear(w, f->machine); return true;
 	case FAULT_LOST_SYNC: sim_world_disk(w, f->machine, SIM_DISK_LOST_SYNC); return true;
-	case FAULT_BIT_FLIP: sim_world_flip_disk(w, f->machine); return crash(f, w, false);
+	case FAULT_BIT_FLIP:
+		if (f->draw % 2 == 0 && sim_world_flip_kept(w, f->machine, f->draw))
+			return true; // nothing notices before the row is read
+		sim_world_flip_disk(w, f->machine);
+		return crash(f, w, false);
 	case FAULT_CIPHERTEXT: sim_world_flip(w, f->machine, f->draw); return true;
 	case FAULT_CLOCK: sim_world_step_clock(w, (int64_t)(f->draw % 14400) - 7200); return true;
 	case FAULT_RESET:

@@ -23,7 +23,7 @@
 	X(FAULT_DISK_EIO, "disk-eio", "writes fail, and may have happened")                                                \
 	X(FAULT_TORN_WRITE, "torn-write", "the power goes in the middle of a write")                                       \
 	X(FAULT_LOST_SYNC, "lost-sync", "the disk says that it wrote, then the power goes")                                \
-	X(FAULT_BIT_FLIP, "bit-flip", "a bit of the disk turns: the process refuses to start until a backup is there")     \
+	X(FAULT_BIT_FLIP, "bit-flip", "a bit of the disk turns: the process refuses to start, or a kept state is no good")         \
 	X(FAULT_CIPHERTEXT, "ciphertext", "a bit of a record turns on its way")                                            \
 	X(FAULT_CLOCK, "clock", "the coordinator's wall clock jumps")                                                      \
 	X(FAULT_HEAD_CRASH, "head-crash", "the coordinator is killed and starts again")                                    \

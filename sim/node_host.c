@@ -20,7 +20,7 @@ static void set_tick(struct sim_world *w, struct sim_node *n)
 
 // ---- effects
 
-static uint8_t *buf_at(struct sim_node *n, int32_t buf)
+uint8_t *sim_node_buf(struct sim_node *n, int32_t buf)
 {
 	ASSERT(buf >= 0 && buf < n->n_bufs);
 	return n->bufs + (size_t)buf * n->buf_kept;
@@ -45,7 +45,7 @@ static void fx_send(struct sim_world *w, struct sim_node *n, const struct node_e
 {
 	struct sim_send s = {.head = f->u.send.head, .head_len = f->u.send.head_len, .rows_real = f->u.send.len, .rows_kept = kept(w, f->u.send.len)};
 	if (f->u.send.buf >= 0)
-		s.rows = buf_at(n, f->u.send.buf) + kept(w, f->u.send.off);
+		s.rows = sim_node_buf(n, f->u.send.buf) + kept(w, f->u.send.off);
 	sim_note(w, f->u.send.link, sim_mix_bytes(0, s.head, s.head_len));
 	checks_on_sent(w, s.head, s.head_len);
 	if (n->machine > 0) {
@@ -64,7 +64,7 @@ static void fx_take(struct sim_world *w, struct sim_node *n, const struct node_e
 	for (int32_t i = 0; i < n->forward.n && n->forward.is_busy; i++)
 		if (n->forward.items[i].buf == f->u.take.buf)
 			sim_world_fail(w, "node %d takes a step into buffer %d, which its engine works on", n->machine, f->u.take.buf);
-	memcpy(buf_at(n, f->u.take.buf), w->message + f->u.take.msg_off, len);
+	memcpy(sim_node_buf(n, f->u.take.buf), w->message + f->u.take.msg_off, len);
 }
 
 // check_batch: what engine.h demands of a call.
@@ -106,7 +106,7 @@ static void fx_forward(struct sim_world *w, struct sim_node *n, const struct nod
 		work.n_tokens += (int32_t)n_new;
 		work.n_past += pos;
 		work.n_pairs += n_new * pos + n_new * (n_new + 1) / 2;
-		j->digests[i] = sim_mix_bytes(0, buf_at(n, j->items[i].buf), (size_t)j->items[i].n_tokens * w->model.row_kept);
+		j->digests[i] = sim_mix_bytes(0, sim_node_buf(n, j->items[i].buf), (size_t)j->items[i].n_tokens * w->model.row_kept);
 	}
 	check_batch(w, n, j, work.n_tokens);
 	w->counts.n_batched += j->n > 1;
@@ -134,51 +134,6 @@ static void fx_unload(struct sim_world *w, struct sim_node *n)
 	free(n->bufs);
 	n->bufs = NULL;
 	n->n_bufs = 0;
-}
-
-static void drop_sent(struct sim_node *n, int32_t entry)
-{
-	free(n->sent[entry]);
-	n->sent[entry] = NULL;
-	n->n_sent[entry] = 0;
-}
-
-// check_sent: what a stage keeps of what it sent is bounded, and fetched only where it is.
-static void check_sent(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
-{
-	int32_t entry = f->u.keep.entry, end = f->u.keep.pos + f->u.keep.n_tokens;
-	if (f->type == NODE_FX_FETCH && end > n->n_sent[entry])
-		sim_world_fail(w, "node %d fetches position %d of entry %d and keeps %d", n->machine, end - 1, entry, n->n_sent[entry]);
-	if (f->type == NODE_FX_FETCH || end <= n->n_sent[entry])
-		return;
-	n->n_sent[entry] = end;
-	uint64_t n_rows = 0;
-	for (int32_t i = 0; i < KEPT_MAX; i++)
-		n_rows += (uint64_t)n->n_sent[i];
-	if (n_rows * w->model.row_real > w->config.keep_bytes)
-		sim_world_fail(w, "node %d keeps %llu rows, more than its %llu bytes", n->machine, (unsigned long long)n_rows,
-			(unsigned long long)w->config.keep_bytes);
-}
-
-static void fx_sent_rows(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
-{
-	size_t row = w->model.row_kept, len = (size_t)f->u.keep.n_tokens * row;
-	int32_t entry = f->u.keep.entry;
-	uint8_t *buf = buf_at(n, f->u.keep.buf);
-	if (f->u.keep.pos + f->u.keep.n_tokens > w->model.ctx_len) {
-		sim_world_fail(w, "node %d keeps or fetches position %d, beyond the context", n->machine, f->u.keep.pos);
-		return;
-	}
-	if (f->type == NODE_FX_KEEP && n->sent[entry] == NULL)
-		n->sent[entry] = calloc((size_t)w->model.ctx_len, row);
-	if (n->sent[entry] == NULL) {
-		sim_world_fail(w, "node %d fetches what it does not keep, entry %d", n->machine, entry);
-		return;
-	}
-	check_sent(w, n, f);
-	w->counts.n_fetched += f->type == NODE_FX_FETCH;
-	uint8_t *at = n->sent[entry] + (size_t)f->u.keep.pos * row;
-	memcpy(f->type == NODE_FX_KEEP ? at : buf, f->type == NODE_FX_KEEP ? buf : at, len);
 }
 
 static void start_store(struct sim_world *w, struct sim_node *n, uint64_t epoch)
@@ -219,8 +174,11 @@ static void carry_out(struct sim_world *w, struct sim_node *n, const struct node
 	case NODE_FX_UNLOAD: fx_unload(w, n); break;
 	case NODE_FX_FORWARD: fx_forward(w, n, f); break;
 	case NODE_FX_KEEP:
-	case NODE_FX_FETCH: fx_sent_rows(w, n, f); break;
-	case NODE_FX_DROP: drop_sent(n, f->u.keep.entry); break;
+	case NODE_FX_FETCH:
+	case NODE_FX_DROP:
+	case NODE_FX_KEEP_DISK:
+	case NODE_FX_FETCH_DISK:
+	case NODE_FX_TAKE_FETCHED: sim_kept_carry_out(w, n, f); break;
 	case NODE_FX_STORE: fx_store(w, n, f); break;
 	case NODE_FX_LOG: sim_log(w, n->machine, f->u.log.text); break;
 	case NODE_FX_EXIT: fx_exit(w, n); break;
@@ -348,7 +306,7 @@ static void on_forwarded(struct sim_world *w, struct sim_node *n)
 	j->is_busy = false;
 	for (int32_t i = 0; i < j->n; i++) {
 		const struct node_forward_item *it = &j->items[i];
-		uint8_t *data = buf_at(n, it->buf);
+		uint8_t *data = sim_node_buf(n, it->buf);
 		if (sim_mix_bytes(0, data, (size_t)it->n_tokens * w->model.row_kept) != j->digests[i])
 			sim_world_fail(w, "node %d: buffer %d changed while the engine worked on it", n->machine, it->buf);
 		rows[i] = (struct sim_rows){.data = data, .slot = it->slot, .pos = it->pos, .n_tokens = it->n_tokens};
@@ -447,6 +405,7 @@ void sim_node_on_event(struct sim_world *w, struct sim_event *ev)
 	case EV_FORWARDED: on_forwarded(w, n); return;
 	case EV_LOADED: on_loaded(w, n); return;
 	case EV_STORED: on_stored(w, n); return;
+	case EV_KEPT: sim_kept_on_done(w, n); return;
 	case EV_LOCAL:
 		checks_on_come(w, n->machine, ev->packet->data, ev->packet->stored);
 		sim_node_on_frame(w, n, ev->id, ev->packet, ev->packet->data);
@@ -479,7 +438,7 @@ void sim_node_start(struct sim_world *w, struct sim_node *n)
 	struct node_config c = {.self = n->id, .coordinator = w->head.id, .n_layers = w->model.config.n_layers, .hidden_dim = w->model.config.hidden_dim,
 		.n_threads = 1, .port = SIM_PORT, .member_epoch = {n->disk.member_epoch}, .local = n->machine == 0,
 		.liveness = w->head.config.liveness, .link_age_ns = w->config.link_age_ns > 0 ? w->config.link_age_ns : INT64_C(3600000000000),
-		.keep_bytes = w->config.keep_bytes};
+		.keep_bytes = w->config.keep_bytes, .keep_disk_bytes = w->config.keep_disk_bytes};
 	snprintf(c.name, sizeof c.name, "%s", n->name);
 	n->own = n->disk;
 	n->boot++;
@@ -500,8 +459,7 @@ void sim_node_stop(struct sim_world *w, struct sim_node *n)
 	memset(n->links, 0, sizeof n->links);
 	n->forward.is_busy = false;
 	n->store_is_busy = false;
-	for (int32_t i = 0; i < KEPT_MAX; i++)
-		drop_sent(n, i);
+	sim_kept_stop(n);
 	sim_engine_close(n->engine);
 	n->engine = NULL;
 }

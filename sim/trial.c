@@ -134,6 +134,11 @@ static void draw_shape(struct trial *t)
 	c->has_stop = rng_below(&r, 2) == 0;
 	c->stall_ns = t->p->scenario != NULL ? 0 : 60 * S; // the program's own: prefilling a large model takes a real home's slowest machine minutes
 	c->keep_bytes = rng_below(&r, 4) == 0 ? rng_below(&r, 65536) : 1 << 24;
+	uint64_t draw = sim_mix(t->p->seed, 78); // apart: the other draws stay what they are
+	if (draw % 3 == 0) {
+		c->keep_bytes = (draw >> 8) % 512;
+		c->keep_disk_bytes = UINT64_C(256) << (draw >> 20) % 12;
+	}
 	c->link_age_ns = rng_below(&r, 3) == 0 ? between(&r, 10, 40) * S : 0;
 	c->encrypt = sim_mix(t->p->seed, 77) % 20 == 0;
 	if (t->p->model != NULL)

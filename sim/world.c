@@ -533,6 +533,14 @@ void sim_world_flip_disk(struct sim_world *w, int32_t machine)
 	w->hosts[machine].disk_damaged = true;
 }
 
+bool sim_world_flip_kept(struct sim_world *w, int32_t machine, uint64_t draw)
+{
+	bool done = w->nodes[machine].exists && w->nodes[machine].is_running && sim_kept_flip(&w->nodes[machine], draw);
+	if (done)
+		sim_world_mark_fault(w, machine, "a bit of a kept state flipped");
+	return done;
+}
+
 void sim_world_restore_disk(struct sim_world *w, int32_t machine)
 {
 	w->hosts[machine].disk_damaged = false;

@@ -114,6 +114,7 @@ struct sim_config {
 	int64_t session_wait_ns; // 0: the program's default
 	int64_t stall_ns;        // of coordinator_config; 0: the program's default
 	uint64_t keep_bytes;     // of states each node keeps of what it sent
+	uint64_t keep_disk_bytes; // and on its disk, of what passes them
 	int64_t link_age_ns;     // 0: the program's default, an hour
 	struct liveness_limits liveness; // zeroed: the program's default
 
@@ -204,6 +205,8 @@ enum sim_disk_fault {
 void sim_world_disk(struct sim_world *w, int32_t machine, enum sim_disk_fault fault);
 // sim_world_flip_disk turns a bit of what is stored: the next start refuses it, until sim_world_restore_disk brings a backup.
 void sim_world_flip_disk(struct sim_world *w, int32_t machine);
+// sim_world_flip_kept turns a bit of a kept state on a node's disk. False: there is none.
+bool sim_world_flip_kept(struct sim_world *w, int32_t machine, uint64_t draw);
 void sim_world_restore_disk(struct sim_world *w, int32_t machine);
 // sim_world_tear makes the next write one that stops in the middle: the power goes with it.
 void sim_world_tear(struct sim_world *w, int32_t machine);
@@ -233,7 +236,10 @@ struct sim_counts {
 	uint32_t n_taken_up;     // requests that another run of the coordinator took from the journal
 	uint32_t n_batched;      // FORWARDs of several sequences
 	uint32_t n_partial;      // FORWARDs of some of a stage's layers only: those that were lost
-	uint32_t n_fetched;      // states that a stage had kept and sent again
+	uint32_t n_fetched;      // states that a stage had kept in memory and sent again
+	uint32_t n_kept_disk;    // states written to disk
+	uint32_t n_fetched_disk; // and read back
+	uint32_t n_disk_refused; // writes and reads of them that failed
 };
 struct sim_counts sim_world_counts(const struct sim_world *w);
 

@@ -21,6 +21,7 @@
 #define SIM_LOCAL_DATA 2
 #define SIM_LOCAL_NS 20000     // a frame between coordinator and the node beside it
 #define SIM_DIALERS_MAX 4      // coordinator control and data, two neighbours
+#define SIM_KEPT_ORDERS 72     // writes and a read: more than a node core has under way
 #define SIM_PORT 7434          // where simulated nodes accept each other's links
 #define SIM_CONNECT_NS INT64_C(5000000000)   // the limits of net/link.c
 #define SIM_HANDSHAKE_NS INT64_C(3000000000)
@@ -99,6 +100,30 @@ struct sim_node_job {
 	uint64_t digests[NODE_ITEMS_MAX]; // of the buffers when the engine took them
 };
 
+// A write or a read of kept states under way, and one row on disk.
+struct sim_kept_order {
+	struct node_effect f;        // its runs are (n_runs) here, owned
+	uint8_t *rows;               // of a write, (n_tokens, row_kept), owned
+};
+
+struct sim_kept_frame {
+	struct session_id session;
+	int32_t layer, entry, pos;
+	bool is_written, is_damaged; // damaged: by a fault, and it does not open any more
+};
+
+// The file of kept states: gone with the process.
+struct sim_kept_disk {
+	int32_t n_frames;               // 0: none was made
+	struct sim_kept_frame *frames;  // (n_frames), owned
+	uint8_t *rows;                  // (n_frames, row_kept), owned
+	int64_t free_ns;                // when what was asked for will be done
+	int32_t n_orders;
+	struct sim_kept_order orders[SIM_KEPT_ORDERS]; // in order
+	uint8_t *fetched;               // (n_tokens, row_kept) of the FETCHED that is told now, owned
+	struct node_effect read;        // what that answers
+};
+
 // The disk of a node: its membership.
 struct sim_membership {
 	bool is_member;
@@ -130,6 +155,7 @@ struct sim_node {
 	struct node_effect load; // the last one asked for, done or not: what the engine has
 	uint8_t *sent[KEPT_MAX]; // by entry: (ctx_len, row_kept) of what the core keeps of what it sent; NULL: nothing
 	int32_t n_sent[KEPT_MAX]; // rows of it
+	struct sim_kept_disk kept_disk;
 	bool store_is_busy;
 	uint32_t store_id;
 	uint64_t store_epoch;
@@ -219,7 +245,7 @@ enum sim_event_type {
 	EV_JOIN,      // who: the next try
 	EV_JOIN_PATIENCE,
 	EV_TICK,
-	EV_EMBEDDED, EV_SAMPLED, EV_FORWARDED, EV_LOADED, EV_STORED, // who, id
+	EV_EMBEDDED, EV_SAMPLED, EV_FORWARDED, EV_LOADED, EV_STORED, EV_KEPT, // who, id
 	EV_RANDOM,
 	EV_SUBMIT, EV_CANCEL, // arg: request
 	EV_TELL_END,  // id: connection, arg: end: a close that its host hears of from the loop
@@ -346,6 +372,15 @@ void sim_node_on_event(struct sim_world *w, struct sim_event *ev);
 enum err sim_node_keep(struct sim_world *w, struct sim_node *n, const struct sim_membership *m);
 // sim_local_send passes a frame between the coordinator and the node beside it.
 void sim_local_send(struct sim_world *w, int32_t to, uint32_t link, const struct sim_send *s);
+
+uint8_t *sim_node_buf(struct sim_node *n, int32_t buf);
+
+// node_kept.c
+void sim_kept_carry_out(struct sim_world *w, struct sim_node *n, const struct node_effect *f);
+void sim_kept_on_done(struct sim_world *w, struct sim_node *n);
+void sim_kept_stop(struct sim_node *n);
+// sim_kept_flip damages a row that is on disk. False: there is none.
+bool sim_kept_flip(struct sim_node *n, uint64_t draw);
 
 // node_dial.c
 void sim_dial_connect(struct sim_world *w, struct sim_node *n, const struct node_effect *f);

@@ -7,6 +7,7 @@
 #include "kernels/canonical.h"
 #include "net/link_listener.h"
 #include "net/link_params.h"
+#include "node/shell/kept_disk.h"
 #include "node/shell/kept_store.h"
 
 #include <sodium.h>
@@ -79,6 +80,8 @@ struct node_runtime {
 	uint8_t *bufs; // n_bufs of buf_bytes
 	size_t buf_bytes, new_buf_bytes;
 	struct kept_store kept;
+	struct kept_disk *kept_disk; // NULL: nothing is kept on disk
+	const struct kept_disk_done *fetched; // of the event being handled
 	struct rt_job forward, load, store;
 };
 
@@ -533,6 +536,35 @@ static void fx_kept(struct node_runtime *rt, const struct node_effect *f)
 		kept_store_get(&rt->kept, f->u.keep.entry, off, buf, len);
 }
 
+// on_kept_disk: a write or a read of kept states is done.
+static void on_kept_disk(void *ctx, const struct kept_disk_done *done)
+{
+	struct node_runtime *rt = ctx;
+	struct node_event ev = {.type = done->is_read ? NODE_EV_FETCHED : NODE_EV_KEPT};
+	ev.u.disk.id = done->id;
+	ev.u.disk.err = done->err;
+	ev.u.disk.text = done->text;
+	rt->fetched = done;
+	step(rt, &ev);
+	rt->fetched = NULL;
+}
+
+static void fx_keep_disk(struct node_runtime *rt, const struct node_effect *f)
+{
+	size_t off = (size_t)f->u.disk.row * f->u.disk.row_bytes;
+	ASSERT(off + (size_t)f->u.disk.n_tokens * f->u.disk.row_bytes <= rt->buf_bytes);
+	kept_disk_write(rt->kept_disk, f, rt->bufs + (size_t)f->u.disk.buf * rt->buf_bytes + off);
+}
+
+static void fx_take_fetched(struct node_runtime *rt, const struct node_effect *f)
+{
+	const struct kept_disk_done *d = rt->fetched;
+	ASSERT(d != NULL);
+	ASSERT(d->buf == f->u.keep.buf);
+	ASSERT(d->off + d->len <= rt->buf_bytes);
+	memcpy(rt->bufs + (size_t)d->buf * rt->buf_bytes + d->off, d->rows, d->len);
+}
+
 static void run_store(struct worker_job *job)
 {
 	struct rt_job *j = (struct rt_job *)job;
@@ -590,6 +622,9 @@ static void carry_out(struct node_runtime *rt, const struct node_effect *f)
 	case NODE_FX_KEEP:
 	case NODE_FX_FETCH:
 	case NODE_FX_DROP: fx_kept(rt, f); break;
+	case NODE_FX_KEEP_DISK: fx_keep_disk(rt, f); break;
+	case NODE_FX_FETCH_DISK: kept_disk_read(rt->kept_disk, f); break;
+	case NODE_FX_TAKE_FETCHED: fx_take_fetched(rt, f); break;
 	case NODE_FX_STORE: fx_store(rt, f); break;
 	case NODE_FX_LOG: log_line(rt->p.log, (enum log_level)f->u.log.level, "%s", f->u.log.text); break;
 	case NODE_FX_EXIT: fx_exit(rt, f); break;
@@ -699,6 +734,8 @@ enum err node_runtime_open(const struct node_runtime_params *p, struct node_runt
 		loop_task_init(&jobs[i]->task, dones[i], jobs[i]);
 	}
 	enum err e = rt->core && rt->fx ? OK : errmsg_fail(em, ERR_NOMEM, "no memory for the node");
+	if (e == OK && p->core.keep_disk_bytes > 0)
+		e = kept_disk_open(p->keep_dir, p->loop, on_kept_disk, rt, &rt->kept_disk, em);
 	if (e == OK && p->listen != NULL && !p->core.local)
 		e = open_listener(rt, em);
 	if (e != OK) {
@@ -740,6 +777,7 @@ void node_runtime_close(struct node_runtime *rt)
 	stage_work_close(rt->work);
 	stage_work_close(rt->load.work);
 	kept_store_close(&rt->kept);
+	kept_disk_close(rt->kept_disk);
 	free(rt->bufs);
 	free(rt->core);
 	free(rt->fx);

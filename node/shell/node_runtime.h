@@ -33,6 +33,7 @@ struct node_runtime_params {
 	const struct model *model;
 	struct node_config core;   // port is filled in from the listener
 	struct node_memory memory;
+	const char *keep_dir;      // where kept states go that pass memory; not looked at when core.keep_disk_bytes is 0
 
 	// Local only: the two links to the coordinator, of which this is end 1.
 	struct local_link *local_control, *local_data;

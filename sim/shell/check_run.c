@@ -73,6 +73,9 @@ static void add_counts(struct sim_counts *to, const struct sim_counts *c)
 	to->n_batched += c->n_batched;
 	to->n_partial += c->n_partial;
 	to->n_fetched += c->n_fetched;
+	to->n_kept_disk += c->n_kept_disk;
+	to->n_fetched_disk += c->n_fetched_disk;
+	to->n_disk_refused += c->n_disk_refused;
 }
 
 static void add_result(struct check_summary *s, uint64_t seed, const struct trial_result *r)

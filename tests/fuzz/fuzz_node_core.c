@@ -15,6 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define N_LINKS 7
 #define HIDDEN 2
+#define DISK_FRAMES 40
 
 struct world {
 	struct reader in;
@@ -26,7 +27,10 @@ struct world {
 	struct node_id ids[4];
 	uint8_t pk[4][KEY_BYTES];
 	uint64_t epoch;
-	uint32_t load_id, forward_id;
+	uint32_t load_id, forward_id, read_id;
+	uint32_t writes[64]; // on their way to disk
+	size_t n_writes;
+	bool is_fetched; // a FETCHED is told now
 	int32_t n_items, n_bufs;
 	const struct node_forward_item *items;
 	int32_t n_dialled;
@@ -66,6 +70,27 @@ static void take_effect(struct world *w, const struct node_effect *f)
 	case NODE_FX_FETCH:
 		require(f->u.keep.buf >= 0 && f->u.keep.buf < w->n_bufs);
 		require(f->u.keep.entry >= 0 && f->u.keep.entry < KEPT_MAX && f->u.keep.pos >= 0 && f->u.keep.n_tokens > 0);
+		for (int32_t i = 0; w->forward_id != 0 && i < w->n_items; i++)
+			require(w->items[i].buf != f->u.keep.buf);
+		break;
+	case NODE_FX_KEEP_DISK:
+	case NODE_FX_FETCH_DISK:
+		require(f->u.disk.buf >= 0 && f->u.disk.buf < w->n_bufs && f->u.disk.n_runs > 0);
+		for (int32_t i = 0, n = 0; i < f->u.disk.n_runs; i++) {
+			n += f->u.disk.runs[i].n_rows;
+			require(f->u.disk.runs[i].n_rows > 0 && f->u.disk.runs[i].frame + (uint32_t)f->u.disk.runs[i].n_rows <= DISK_FRAMES);
+			require(i + 1 < f->u.disk.n_runs || n == f->u.disk.n_tokens);
+		}
+		if (f->type == NODE_FX_KEEP_DISK) {
+			require(w->n_writes < 64);
+			w->writes[w->n_writes++] = f->u.disk.id;
+			break;
+		}
+		require(w->read_id == 0);
+		w->read_id = f->u.disk.id;
+		break;
+	case NODE_FX_TAKE_FETCHED:
+		require(w->is_fetched && f->u.keep.buf >= 0 && f->u.keep.buf < w->n_bufs);
 		for (int32_t i = 0; w->forward_id != 0 && i < w->n_items; i++)
 			require(w->items[i].buf != f->u.keep.buf);
 		break;
@@ -248,6 +273,26 @@ static void finish_load(struct world *w)
 	step(w, &ev);
 }
 
+// finish_disk ends the oldest write, or the read.
+static void finish_disk(struct world *w)
+{
+	static const enum err errs[] = {OK, OK, OK, OK, OK, OK, ERR_IO, ERR_AUTH};
+	uint8_t a = reader_u8(&w->in);
+	struct node_event ev = {.type = a & 0x80 ? NODE_EV_FETCHED : NODE_EV_KEPT, .u.disk.err = errs[a % 8]};
+	if (a & 0x80) {
+		ev.u.disk.id = w->read_id;
+		w->read_id = 0;
+	} else if (w->n_writes > 0) {
+		ev.u.disk.id = w->writes[0];
+		memmove(w->writes, w->writes + 1, --w->n_writes * sizeof w->writes[0]);
+	}
+	if (ev.u.disk.id == 0)
+		return;
+	w->is_fetched = (a & 0x80) != 0;
+	step(w, &ev);
+	w->is_fetched = false;
+}
+
 static void one(struct world *w)
 {
 	uint8_t op = reader_u8(&w->in);
@@ -289,7 +334,10 @@ static void one(struct world *w)
 		down(w, link, reader_u8(&w->in));
 		break;
 	case 14:
-		w->on_old = !w->on_old;
+		if (op & 0x80)
+			finish_disk(w);
+		else
+			w->on_old = !w->on_old;
 		break;
 	case 15:
 		w->now += (int64_t)reader_u8(&w->in) * 100000000;
@@ -307,7 +355,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.n_threads = 1,
 		.liveness = liveness_defaults,
 		.link_age_ns = 3600000000000,
-		.keep_bytes = 256};
+		.keep_bytes = size % 2 == 0 ? 256 : 24,
+		.keep_disk_bytes = size % 3 == 0 ? 0 : DISK_FRAMES * (HIDDEN * 4 + NODE_KEPT_FRAME_EXTRA)};
 	for (size_t i = 0; i < 4; i++) {
 		w.pk[i][0] = (uint8_t)(i + 1);
 		lnk1_node_id(w.pk[i], w.ids[i].b);

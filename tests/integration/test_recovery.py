@@ -4,6 +4,8 @@ from a seed, and drawn from a seed that the coordinator chose: the client's text
 `make check` runs the twelve cases of COVERING; `make test-long` all of them."""
 import itertools
 import json
+import os
+import pathlib
 import signal
 
 import pytest
@@ -80,3 +82,60 @@ def test_an_answer_survives(cluster, loss, token, position, how):
         assert cluster.status()["recovered"] >= 1
         assert "an answer goes on" in cluster.processes["coordinator"].log()
     cluster.processes[ring[position]].kill()
+
+
+# What passes --keep-mem. A row of SmolLM2 has 2,304 bytes: a MiB holds 455 of them, so the end of this prompt and the whole answer are on disk.
+LONG_PROMPT = "Once upon a time " * 130
+ROW_ON_DISK = 576 * 4 + 24
+
+
+def spoil_kept_states(process):
+    """Overwrites the nameless file that a node keeps states in; as its user, one can."""
+    folder = pathlib.Path("/proc/%d/fd" % process.pid)
+    found = [f for f in folder.iterdir() if os.readlink(f).endswith("(deleted)") and "/state-" in os.readlink(f)]
+    assert len(found) == 1, [os.readlink(f) for f in folder.iterdir()]
+    with open(found[0], "r+b") as f:
+        size = f.seek(0, os.SEEK_END)
+        f.seek(0)
+        f.write(bytes(size))
+    return size
+
+
+@pytest.mark.deadline(240)
+@pytest.mark.parametrize("damaged", [False, True])
+def test_an_answer_survives_from_states_on_disk(cluster, damaged):
+    cluster.serve("--no-node", "--nodes", "3", "--dead-after", DEAD_MS)
+    for name in "abc":
+        cluster.join(name, "--threads", "1", "--dead-after", DEAD_MS, "--keep-mem", "1", "--keep-disk", "8")
+    status = cluster.wait_status(lambda s: s["ready"] and sum("stage" in n for n in s["nodes"]) == 3, 60, "three stages")
+    ring = [n["name"] for n in sorted((n for n in status["nodes"] if "stage" in n), key=lambda n: n["stage"])]
+    assert all(n["kept_disk_written"] == 0 for n in status["nodes"])
+    before = status["tokens"]
+    p = cluster.start_run("client", LONG_PROMPT, "--json", "--temp", "0", n=120)
+    wait_until(lambda: cluster.status()["tokens"] - before >= 40, 120, "token 40")
+    assert not [f for name in "abc" for f in cluster.state(name).glob("kept-*")]
+    if damaged:
+        assert all(spoil_kept_states(cluster.processes[name]) > 50 * ROW_ON_DISK for name in ring[:2])
+    cluster.processes[ring[1]].kill()
+    assert p.wait_exit(120) == 0, p.log()
+    got, want = json.loads(p.out()), cluster.run_alone(LONG_PROMPT, "--temp", "0", n=120)
+    assert (got["text"], got["output_ids"], got["logits_hash"]) == (want["text"], want["output_ids"], want["logits_hash"])
+    first = lambda s: next(n for n in s["nodes"] if n["name"] == ring[0])
+    # The first stage fed the lost one's layers from what it had kept: with the tail, from disk, more than the rows of 40 tokens.
+    s = cluster.wait_status(lambda s: first(s)["kept_disk_read"] >= (1 if damaged else 40 * ROW_ON_DISK), 20, "the report of what was read")
+    assert s["recovered"] >= 1
+    assert first(s)["kept_disk_written"] % ROW_ON_DISK == 0 and first(s)["kept_disk_bytes_per_token"] > 0
+    text = cluster.command("status", "--state", cluster.state("coordinator")).stdout
+    assert "%s: writes " % ring[0] in text and "of kept states per token to disk" in text
+    log = cluster.processes[ring[0]].log()
+    assert log.count("kept states cannot be read back from disk") == (1 if damaged else 0), log
+
+
+@pytest.mark.deadline(120)
+def test_without_keep_disk_nothing_is_written(cluster):
+    cluster.serve("--nodes", "1")
+    cluster.join("a", "--threads", "1", "--keep-mem", "0")
+    cluster.wait_ready()
+    cluster.run("Once upon a time", n=8)
+    assert [(n["kept_disk_written"], n["kept_disk_read"], n["kept_disk_bytes_per_token"]) for n in cluster.status()["nodes"]] == [(0, 0, 0)] * 2
+    assert "to disk" not in cluster.command("status", "--state", cluster.state("coordinator")).stdout
