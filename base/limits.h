@@ -39,6 +39,7 @@
 #define PROTOCOL_VERSION 1               // of frames and control messages; LNK1 exchanges it
 #define CONTROL_RECORD_MAX 65536          // protobuf messages (library-notes: at most 64 KiB)
 #define DATA_RECORD_MAX (4 * 1024 * 1024) // one step frame: 128 tokens of 8,192 f32 and its header
+#define BLOCKS_RECORD_MAX (1024 * 1024 + 64) // one block of a model file and its header
 #define CHUNK_TOKENS_MAX 512              // tokens of one prefill step
 #define HOP_CREDITS_DEFAULT 16            // steps one hop may hold: more than any ring has stages, few enough to bound its buffers
 #define HOP_CREDITS_MAX 256

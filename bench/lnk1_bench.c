@@ -33,8 +33,9 @@ struct ends {
 	int64_t client_ns, server_ns;
 };
 
-static bool find_member(void *ctx, const uint8_t node_pk[LNK1_KEY_LEN], uint8_t psk[LNK1_KEY_LEN])
+static bool find_member(void *ctx, enum lnk1_kind kind, const uint8_t node_pk[LNK1_KEY_LEN], uint8_t psk[LNK1_KEY_LEN])
 {
+	(void)kind;
 	const struct ends *e = ctx;
 	memcpy(psk, e->psk, LNK1_KEY_LEN);
 	return memcmp(node_pk, e->node.pk, LNK1_KEY_LEN) == 0;

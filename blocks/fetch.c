@@ -255,15 +255,28 @@ static void on_start(struct fetch *f, const struct fetch_event *ev)
 	f->n_repeated = 0;
 }
 
+// free_source returns a place for another source: an unused one, else that of one that is gone and owes nothing.
+static struct fetch_source *free_source(struct fetch *f)
+{
+	struct fetch_source *gone = NULL;
+	for (int32_t i = 0; i < f->limits.sources_max; i++) {
+		struct fetch_source *s = &f->sources[i];
+		if (s->handle == 0)
+			return s;
+		if (!s->is_up && !s->is_origin && s->n_asked == 0)
+			gone = s;
+	}
+	return gone;
+}
+
 static void on_source_up(struct fetch *f, const struct fetch_event *ev)
 {
 	struct fetch_source *s = find_source(f, ev->source);
-	for (int32_t i = 0; s == NULL && i < f->limits.sources_max; i++)
-		if (f->sources[i].handle == 0)
-			s = &f->sources[i];
+	if (s == NULL)
+		s = free_source(f);
 	if (s == NULL)
 		return; // enough of them
-	if (s->handle == 0) {
+	if (s->handle != ev->source) {
 		struct block_set have = s->have;
 		*s = (struct fetch_source){.handle = ev->source, .have = have};
 		block_set_clear(&s->have);

@@ -124,6 +124,8 @@ enum err cluster_host_open_cluster(struct cluster_host *h, const struct options 
 		.keys = serve->keys,
 		.store_path = serve->store_path,
 		.listen = serve->listen,
+		.manifest_path = serve->manifest_path,
+		.upload_max = serve->upload_max,
 		.limits = &link_limits_default,
 	};
 	enum err e = fill_core(h, o, n_slots, serve, &p.core, em);

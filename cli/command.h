@@ -64,6 +64,7 @@ int trace_main(const struct command_ctx *ctx);
 int sim_main(const struct command_ctx *ctx); // in cli/sim_command.c; one file per action
 int sim_run(const struct command_ctx *ctx);
 int sim_check(const struct command_ctx *ctx);
+int cache_main(const struct command_ctx *ctx); // in cli/cache_command.c
 int emulate_main(const struct command_ctx *ctx);
 int example_config_main(const struct command_ctx *ctx);
 

@@ -13,8 +13,8 @@ static const struct command table[] = {
 		serve_main},
 	{"invite", FOR_INVITE, "[OPTIONS]", "print a one-time invite for a new node",
 		"Asks the running coordinator for an invite: one node, ten minutes. Hand it over privately: it is a secret.", false, invite_main},
-	{"join", FOR_JOIN, "[-] --model FILE [OPTIONS]", "be a node of a cluster",
-		"The first time, the invite is asked for without echo, or read from standard input (-) or --invite-file. Later the membership "
+	{"join", FOR_JOIN, "[-] [--model FILE] [OPTIONS]", "be a node of a cluster",
+		"Fetches what it needs of the model from the cluster and keeps it, unless --model names the file. The first time, the invite is asked for without echo, or read from standard input (-) or --invite-file. Later the membership "
 		"in the state directory is enough.",
 		false, join_main},
 	{"revoke", FOR_REVOKE, "NODE [OPTIONS]", "shut a node out",
@@ -50,6 +50,10 @@ static const struct command table[] = {
 		"describes. With --send it tells a running relay what to do: `hearth emulate --control SOCKET --send \"cut a b\"`; \"help\" lists "
 		"the commands.",
 		false, emulate_main},
+	{"cache", FOR_CACHE, "ls | gc | verify [OPTIONS]", "look after what was fetched of models",
+		"ls lists the models of which something is kept. gc makes room: down to --cache-max if there is one, else it removes every model that no node uses. "
+		"verify compares every block with its hash, frees what is damaged, which is fetched again when it is needed, and fails when there was any.",
+		false, cache_main},
 	{"example-config", FOR_CONFIG, "", "print cluster.example.toml", NULL, true, example_config_main},
 };
 

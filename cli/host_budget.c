@@ -136,7 +136,8 @@ enum err host_budget_node(const struct options *o, struct host_budget *out, stru
 	enum err e = process_memory_read(&now, em);
 	if (e != OK)
 		return e;
-	uint64_t anon = now.anon_bytes + ROOM_JOIN + out->keep_bytes, all = anon + now.file_bytes;
+	uint64_t blocks = o->model == NULL ? NODE_BLOCKS_FETCH_BYTES : NODE_BLOCKS_GIVE_BYTES;
+	uint64_t anon = now.anon_bytes + ROOM_JOIN + blocks + out->keep_bytes, all = anon + now.file_bytes;
 	if (all > o->mem || anon + MEMORY_ANON_ROOM > o->mem)
 		return errmsg_fail(em, ERR_LIMIT, "--mem of %.1f MiB leaves nothing for layers: the program takes %.1f, kept states %.1f (--keep-mem), and memory that is "
 			"no file's stays %.0f below the cap", (double)o->mem / 1048576, (double)(all - out->keep_bytes) / 1048576, (double)out->keep_bytes / 1048576,

@@ -1,4 +1,5 @@
 // `hearth join`: this machine as a node. The first time with an invite, later with the membership in the state directory alone.
+#include "cli/cache_dir.h"
 #include "cli/command.h"
 #include "cli/hash_progress.h"
 #include "cli/host_budget.h"
@@ -11,6 +12,7 @@
 #include "net/keys.h"
 #include "net/loop.h"
 #include "node/shell/membership.h"
+#include "node/shell/node_blocks.h"
 #include "node/shell/node_runtime.h"
 
 #include <sodium.h>
@@ -23,6 +25,8 @@ struct joining {
 	struct state_dir state;
 	struct keys keys;
 	struct loop loop;
+	struct block_cache cache; // without --model
+	struct node_blocks *blocks;
 	struct model *model;
 	struct worker *worker;
 	struct host_budget budget;
@@ -32,6 +36,9 @@ struct joining {
 	uint8_t boot_id[LNK1_BOOT_ID_LEN];
 	uint8_t model_hash[HASH_BYTES];
 	char path[STATE_PATH_CAP]; // of the membership
+	bool has_model;  // the cache's header is here, or the fetching of it failed
+	enum err model_err;
+	struct errmsg model_em;
 	int signo;
 	enum err end;
 	char end_text[REASON_CAP];
@@ -120,7 +127,14 @@ static enum err find_membership(struct joining *j, struct errmsg *em)
 	return e == ERR_NOT_FOUND ? use_invite(j, em) : e;
 }
 
-static enum err open_model(struct joining *j, struct errmsg *em)
+static enum err open_worker(struct joining *j, struct errmsg *em)
+{
+	enum err e = worker_open(options_n_threads(j->ctx->opts), j->ctx->opts->simd, &j->worker, em);
+	return e == OK ? host_budget_node(j->ctx->opts, &j->budget, em) : e;
+}
+
+// open_own_model opens the file that --model names.
+static enum err open_own_model(struct joining *j, struct errmsg *em)
 {
 	const struct options *o = j->ctx->opts;
 	char cache[STATE_PATH_CAP];
@@ -129,9 +143,65 @@ static enum err open_model(struct joining *j, struct errmsg *em)
 		e = state_dir_path(&j->state, "model-hashes", cache, sizeof cache, em);
 	if (e == OK)
 		e = hash_with_progress(o->model, cache, j->model_hash, em);
-	if (e == OK)
-		e = worker_open(options_n_threads(o), o->simd, &j->worker, em);
-	return e == OK ? host_budget_node(o, &j->budget, em) : e;
+	return e == OK ? open_worker(j, em) : e;
+}
+
+static void on_model(void *ctx, enum err err, const char *text)
+{
+	struct joining *j = ctx;
+	j->has_model = true;
+	j->model_err = err;
+	if (err != OK)
+		errmsg_fail(&j->model_em, err, "%s", text);
+}
+
+static enum err open_blocks(struct joining *j, struct errmsg *em)
+{
+	const struct options *o = j->ctx->opts;
+	struct node_blocks_params p = {
+		.loop = &j->loop,
+		.log = j->ctx->log,
+		.keys = j->keys.pair,
+		.member_epoch = j->member.grant.member_epoch,
+		.addresses = j->member.grant.addresses,
+		.limits = &j->limits,
+		.upload_max = o->upload_max,
+		.cache = o->model == NULL ? &j->cache : NULL,
+		.model_path = o->model,
+		.ctx = j,
+		.on_model = o->model == NULL ? on_model : NULL,
+	};
+	memcpy(p.coordinator_pk, j->member.coordinator_pk, KEY_BYTES);
+	memcpy(p.cluster_id, j->member.grant.cluster_id, CLUSTER_ID_BYTES);
+	memcpy(p.psk, j->member.grant.psk, KEY_BYTES);
+	memcpy(p.boot_id, j->boot_id, LNK1_BOOT_ID_LEN);
+	memcpy(p.model_hash, j->model_hash, HASH_BYTES);
+	enum err e = node_blocks_open(&p, &j->blocks, em);
+	sodium_memzero(&p, sizeof p);
+	return e;
+}
+
+static bool has_model(void *ctx)
+{
+	struct joining *j = ctx;
+	return j->has_model || j->signo != 0;
+}
+
+// fetch_model waits until the coordinator has said which model it is, and what describes it is here; for ever, as for the coordinator itself.
+static enum err fetch_model(struct joining *j, struct errmsg *em)
+{
+	loop_run_until(&j->loop, has_model, j, INT64_MAX);
+	if (!j->has_model)
+		return errmsg_fail(em, ERR_CANCELLED, "interrupted");
+	*em = j->model_em;
+	if (j->model_err != OK)
+		return j->model_err;
+	enum err e = model_open(node_blocks_model_path(j->blocks), &j->model, em);
+	if (e != OK)
+		return e;
+	model_set_growing(j->model);
+	memcpy(j->model_hash, node_blocks_model_hash(j->blocks), HASH_BYTES);
+	return open_worker(j, em);
 }
 
 static enum err open_node(struct joining *j, struct errmsg *em)
@@ -145,6 +215,8 @@ static enum err open_node(struct joining *j, struct errmsg *em)
 		.log = j->ctx->log,
 		.worker = j->worker,
 		.model = j->model,
+		.blocks = j->blocks,
+		.is_cached = o->model == NULL,
 		.keys = j->keys.pair,
 		.listen = listen,
 		.addresses = j->member.grant.addresses,
@@ -180,6 +252,24 @@ static enum err open_node(struct joining *j, struct errmsg *em)
 	return e;
 }
 
+// open_all: a file of one's own before the invite is used, which a wrong one should not cost; the cluster's after it, as only members get it.
+static enum err open_all(struct joining *j, struct errmsg *em)
+{
+	const struct options *o = j->ctx->opts;
+	enum err e = choose_source(j, em);
+	if (e == OK)
+		e = open_state(j, em);
+	if (e == OK)
+		e = o->model != NULL ? open_own_model(j, em) : cache_dir_open(o, &j->cache, em);
+	if (e == OK)
+		e = find_membership(j, em);
+	if (e == OK)
+		e = open_blocks(j, em);
+	if (e == OK && o->model == NULL)
+		e = fetch_model(j, em);
+	return e == OK ? open_node(j, em) : e;
+}
+
 int join_main(const struct command_ctx *ctx)
 {
 	struct joining j = {.ctx = ctx, .state = STATE_DIR_CLOSED};
@@ -190,21 +280,14 @@ int join_main(const struct command_ctx *ctx)
 	if (e == OK)
 		e = loop_signals(&j.loop, on_signal, &j, &em);
 	if (e == OK)
-		e = choose_source(&j, &em);
-	if (e == OK)
-		e = open_state(&j, &em);
-	if (e == OK)
-		e = open_model(&j, &em); // before the invite is used: a wrong file should not cost one
-	if (e == OK)
-		e = find_membership(&j, &em);
-	if (e == OK)
-		e = open_node(&j, &em);
+		e = open_all(&j, &em);
 	if (e == OK) {
 		loop_run(&j.loop);
 		if (j.end_text[0])
 			log_line(ctx->log, j.end == OK ? LOG_INFO : LOG_ERROR, "%s", j.end_text);
 	}
 	node_runtime_close(j.node);
+	node_blocks_close(j.blocks);
 	worker_close(j.worker);
 	model_close(j.model);
 	sodium_memzero(&j.member, sizeof j.member);

@@ -16,14 +16,17 @@ static const char *const reader_words[] = {"auto", "mmap", "direct", NULL};
 static const char *const trace_action_words[] = {"generate", "show", "record", NULL};
 static const char *const trace_format_words[] = {"csv", "ping", "mahimahi", "netem", NULL};
 
+static const char *const cache_action_words[] = {"ls", "gc", "verify", NULL};
+
 static const char *const sim_action_words[] = {"run", "check", NULL};
 
 static const struct option table[] = {
 	// What to work on
 	{.placeholder = "MODEL", .key = "model.path", .commands = FOR_MODEL, .kind = OPTION_PATH, .offset = AT(model), .required = true, .example = "\"/path/to/model.gguf\"",
 		.help = "the model, a GGUF file"},
-	{.flag = "--model", .commands = FOR_JOIN, .kind = OPTION_PATH, .offset = AT(model), .required = true, .placeholder = "FILE", .key = "model.path", .example = "\"/path/to/model.gguf\"",
-		.help = "this machine's copy of the model, the same file as the coordinator's"},
+	{.flag = "--model", .commands = FOR_JOIN, .kind = OPTION_PATH, .offset = AT(model), .placeholder = "FILE", .key = "model.path", .example = "\"/path/to/model.gguf\"",
+		.preset_words = "fetched from the cluster",
+		.help = "this machine's copy of the model, the same file as the coordinator's; without it what this machine needs is fetched and kept"},
 	{.placeholder = "-", .commands = FOR_JOIN, .kind = OPTION_STDIN, .offset = AT(invite_stdin),
 		.help = "read the invite from standard input"},
 	{.flag = "--invite-file", .commands = FOR_JOIN, .kind = OPTION_PATH, .offset = AT(invite_file), .placeholder = "FILE",
@@ -108,6 +111,18 @@ static const struct option table[] = {
 	{.flag = "--no-journal", .key = "http.no_journal", .commands = FOR_SERVE, .kind = OPTION_BOOL, .offset = AT(no_journal),
 		.help = "keep no request on disk: a coordinator that is killed forgets what was under way; removes what an earlier one left"},
 
+	// Blocks of the model
+	{.placeholder = "ACTION", .commands = FOR_CACHE, .kind = OPTION_WORD, .offset = AT(cache_action), .choices = cache_action_words, .required = true,
+		.help = "what to do, as above"},
+	{.flag = "--cache", .key = "cache.path", .commands = FOR_JOIN | FOR_CACHE, .kind = OPTION_PATH, .offset = AT(cache), .example = "\"/home/me/.cache/hearth\"",
+		.placeholder = "DIR", .preset_words = "$XDG_CACHE_HOME/hearth, else ~/.cache/hearth", .help = "where what was fetched of models is kept"},
+	{.flag = "--cache-max", .key = "cache.max", .commands = FOR_JOIN | FOR_CACHE, .kind = OPTION_SIZE, .offset = AT(cache_max), .example = "\"50G\"",
+		.min = 1 << 20, .max = INT64_C(1) << 50, .placeholder = "SIZE", .preset_words = "what the disk has",
+		.help = "how much may be kept, such as 50G; models used longest ago go first, then blocks that no plan needs"},
+	{.flag = "--upload-max", .key = "cache.upload_max", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_SIZE, .offset = AT(upload_max), .example = "\"20M\"",
+		.min = 1 << 16, .max = INT64_C(1) << 40, .placeholder = "SIZE", .preset_words = "no limit",
+		.help = "bytes per second that this machine gives to others of the model; while it computes it gives at most a quarter of what it could"},
+
 	// This machine as a node
 	{.flag = "--name", .key = "node.name", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_NAME, .offset = AT(name), .example = "\"kitchen-pi\"",
 		.placeholder = "NAME", .preset_words = "the host name", .help = "what this machine is called in the cluster"},
@@ -188,7 +203,7 @@ static const struct option table[] = {
 	{.flag = "--show", .commands = FOR_SIM, .action = "check", .kind = OPTION_BOOL, .offset = AT(sim_show), .help = "print what happens in each seed, without other processes"},
 
 	// Every command
-	{.flag = "--json", .commands = FOR_SIM | FOR_TRACE | FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE | FOR_EMULATE, .kind = OPTION_BOOL,
+	{.flag = "--json", .commands = FOR_SIM | FOR_TRACE | FOR_CACHE | FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE | FOR_EMULATE, .kind = OPTION_BOOL,
 		.offset = AT(json), .help = "print JSON: one object; emulate: one for each event"},
 	{.flag = "--state", .key = "state", .commands = FOR_STATE, .kind = OPTION_PATH, .offset = AT(state), .example = "\"/home/me/.local/state/hearth\"", .placeholder = "DIR",
 		.preset_words = "$XDG_STATE_HOME/hearth, else ~/.local/state/hearth",

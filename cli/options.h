@@ -34,7 +34,8 @@ enum {
 	FOR_SIM = 1 << 10,
 	FOR_EMULATE = 1 << 11,
 	FOR_DRAIN = 1 << 12,
-	FOR_END = 1 << 13, // behind the last one: commands.c compares
+	FOR_CACHE = 1 << 13,
+	FOR_END = 1 << 14, // behind the last one: commands.c compares
 };
 
 enum option_kind {
@@ -129,6 +130,12 @@ struct options {
 	struct host_port link; // join: where other nodes connect
 	struct host_port_list node_advertise;
 	const char *from;
+
+	// the cache of model blocks: join, cache
+	const char *cache;      // NULL: cache_dir_resolve chooses
+	uint64_t cache_max;     // bytes; 0: what the disk has
+	uint64_t upload_max;    // serve, join: bytes per second; 0: no limit
+	const char *cache_action;
 
 	// inspect
 	bool tensors;

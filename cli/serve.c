@@ -24,7 +24,7 @@ struct serve {
 	struct http_api *http; // NULL with --no-http
 	struct cluster_host_serve params;
 	uint8_t model_hash[HASH_BYTES];
-	char store_path[STATE_PATH_CAP], journal_dir[STATE_PATH_CAP];
+	char store_path[STATE_PATH_CAP], journal_dir[STATE_PATH_CAP], manifest_path[STATE_PATH_CAP];
 	char listen[HOST_PORT_TEXT_CAP];
 	char name[NAME_CAP];
 };
@@ -41,6 +41,8 @@ static enum err open_state(struct serve *s, struct errmsg *em)
 		e = state_dir_path(&s->state, "cluster.db", s->store_path, sizeof s->store_path, em);
 	if (e == OK)
 		e = state_dir_path(&s->state, "journal", s->journal_dir, sizeof s->journal_dir, em);
+	if (e == OK)
+		e = state_dir_path(&s->state, "manifest", s->manifest_path, sizeof s->manifest_path, em);
 	return e == OK ? keys_open(&s->keys, key_path, em) : e;
 }
 
@@ -82,7 +84,8 @@ static enum err open_cluster(struct serve *s, struct errmsg *em)
 	else
 		local_name(s->name);
 	s->params = (struct cluster_host_serve){
-		.keys = s->keys.pair, .store_path = s->store_path, .state_dir = s->state.path, .listen = s->listen, .model_hash = s->model_hash, .name = s->name};
+		.keys = s->keys.pair, .store_path = s->store_path, .state_dir = s->state.path, .listen = s->listen, .model_hash = s->model_hash, .name = s->name,
+		.manifest_path = s->manifest_path, .upload_max = o->upload_max};
 	advertise(o, o->listen.port, &s->params.addresses);
 	enum err e = hash_model(s, em);
 	return e == OK ? cluster_host_open_cluster(&s->host, o, o->slots, &s->params, em) : e;

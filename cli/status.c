@@ -67,6 +67,19 @@ static void print_chains(const json_t *s)
 		printf("answers that went on in another chain: %lld\n", number(s, "moved"));
 }
 
+// print_blocks says how far a node is with fetching the model, while it is.
+static void print_blocks(const json_t *n)
+{
+	const json_t *b = json_object_get(n, "blocks");
+	if (b == NULL || strcmp(text(b, "state"), "complete") == 0)
+		return;
+	printf("%s: %s the model: %lld of %lld MiB", text(n, "name"), strcmp(text(b, "state"), "failed") == 0 ? "failed to fetch" : "fetches",
+		number(b, "bytes_done") >> 20, number(b, "bytes_total") >> 20);
+	if (json_object_get(b, "left_s"))
+		printf(", %.1f MiB/s, %.0f s left", (double)number(b, "bytes_per_s") / (1 << 20), json_number_value(json_object_get(b, "left_s")));
+	printf("\n");
+}
+
 static void print_status(const json_t *s)
 {
 	printf("%s, %lld layers, wire type %s\n", text(s, "model"), number(s, "layers"), text(s, "wire"));
@@ -85,6 +98,8 @@ static void print_status(const json_t *s)
 		print_node(json_array_get(nodes, i));
 	for (size_t i = 0; i < json_array_size(nodes); i++)
 		print_counts(json_array_get(nodes, i));
+	for (size_t i = 0; i < json_array_size(nodes); i++)
+		print_blocks(json_array_get(nodes, i));
 	if (number(s, "invites") > 0)
 		printf("%lld %s outstanding\n", number(s, "invites"), number(s, "invites") == 1 ? "invite" : "invites");
 }

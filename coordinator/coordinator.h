@@ -339,6 +339,8 @@ void coordinator_check(const struct coordinator *c);
 // Answers for the host's listener. Pure.
 bool coordinator_find_psk(const struct coordinator *c, const uint8_t public_key[KEY_BYTES], uint8_t psk[KEY_BYTES]);
 bool coordinator_find_token(const struct coordinator *c, const uint8_t token_id[TOKEN_ID_BYTES], int64_t wall_s, uint8_t secret[KEY_BYTES]);
+// coordinator_find_peer tells how another member reaches this one: key, name, addresses where they are known; psk is left zero.
+bool coordinator_find_peer(const struct coordinator *c, struct node_id id, struct msg_peer *out);
 struct member_epoch coordinator_member_epoch(const struct coordinator *c);
 
 // coordinator_find_chain returns the chain whose plan has this epoch, coordinator_chain_of the one a request is computed in; -1: none.

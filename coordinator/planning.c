@@ -102,15 +102,25 @@ static void add_address(struct address_list *list, const char *host, uint16_t po
 	list->n++;
 }
 
-static void fill_peer(struct coordinator *c, const struct member *m, const uint8_t psk[KEY_BYTES], struct msg_peer *out)
+static void fill_peer(const struct member *m, const uint8_t psk[KEY_BYTES], struct msg_peer *out)
 {
-	(void)c;
 	out->present = true;
 	memcpy(out->public_key, m->record.public_key, KEY_BYTES);
 	memcpy(out->psk, psk, KEY_BYTES);
 	text_copy(out->name, sizeof out->name, m->hello.name);
 	out->addresses = m->hello.addresses;
 	add_address(&out->addresses, m->remote, m->hello.port);
+}
+
+bool coordinator_find_peer(const struct coordinator *c, struct node_id id, struct msg_peer *out)
+{
+	static const uint8_t none[KEY_BYTES];
+	int32_t i = member_find(c, id);
+	memset(out, 0, sizeof *out);
+	if (i < 0 || c->members[i].is_local || c->members[i].pending)
+		return false;
+	fill_peer(&c->members[i], none, out);
+	return true;
 }
 
 static void send_plan(struct coordinator *c, const struct chain *ch, int32_t stage, struct coord_effects *fx)
@@ -129,11 +139,11 @@ static void send_plan(struct coordinator *c, const struct chain *ch, int32_t sta
 	p->hop_credits = c->config.hop_credits;
 	if (stage > 0 && planning_is_between_machines(c, ch, stage - 1)) {
 		const struct pair *k = find_pair(c, ch->plan.stages[stage - 1].node, ch->plan.stages[stage].node);
-		fill_peer(c, &c->members[member_of_stage(c, ch, stage - 1)], k->psk, &p->prev);
+		fill_peer(&c->members[member_of_stage(c, ch, stage - 1)], k->psk, &p->prev);
 	}
 	if (stage + 1 < ch->plan.n_stages && planning_is_between_machines(c, ch, stage)) {
 		const struct pair *k = find_pair(c, ch->plan.stages[stage].node, ch->plan.stages[stage + 1].node);
-		fill_peer(c, &c->members[member_of_stage(c, ch, stage + 1)], k->psk, &p->next);
+		fill_peer(&c->members[member_of_stage(c, ch, stage + 1)], k->psk, &p->next);
 	}
 	recovery_note_part(&c->members[member], p->layers.at[0].begin, p->layers.at[0].end);
 	c->members[member].stage = stage;

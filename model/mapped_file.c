@@ -56,7 +56,7 @@ enum err mapped_file_check_unchanged(const struct mapped_file *f, struct errmsg 
 		return errmsg_fail(em, ERR_IO, "cannot stat: %s", strerror(errno));
 	if ((uintmax_t)now.st_size != f->bytes)
 		return errmsg_fail(em, ERR_STATE, "has %jd bytes, had %zu when it was opened", (intmax_t)now.st_size, f->bytes);
-	if (mtime_ns(&now) != f->mtime_ns)
+	if (f->mtime_ns != MAPPED_FILE_ANY_TIME && mtime_ns(&now) != f->mtime_ns)
 		return errmsg_fail(em, ERR_STATE, "was written to since it was opened");
 	return OK;
 }

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define MAPPED_FILE_ANY_TIME INT64_MIN // of mtime_ns: not compared
+
 struct mapped_file {
 	const void *data; // (bytes), NULL when nothing is mapped
 	size_t bytes;

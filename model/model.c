@@ -278,6 +278,11 @@ enum err model_check_unchanged(const struct model *m, struct errmsg *em)
 	return e == OK ? OK : errmsg_prefix(em, e, "%s changed while in use", m->path);
 }
 
+void model_set_growing(struct model *m)
+{
+	m->file.mtime_ns = MAPPED_FILE_ANY_TIME;
+}
+
 const char *model_path(const struct model *m)
 {
 	return m->path;

@@ -53,6 +53,9 @@ uint64_t model_file_bytes(const struct model *m);
 const struct weight_files *model_files(const struct model *m);
 // model_check_unchanged compares the file's identity, size and time of change with those at model_open; ERR_STATE names the difference.
 MUST_USE enum err model_check_unchanged(const struct model *m, struct errmsg *em);
+// model_set_growing: the file is one of this program's cache, to which blocks are added that were compared with their hashes. From now on only
+// its size tells a change.
+void model_set_growing(struct model *m);
 
 // model_check_tensors checks that g has exactly the tensors that hp's architecture needs, each of the right shape, vectors as f32. Part of
 // model_open; apart for inspection and fuzzing.

@@ -28,7 +28,8 @@ const struct link_limits link_limits_default = {
 
 uint32_t link_record_max(enum lnk1_kind kind)
 {
-	return kind == LNK1_CONTROL ? CONTROL_RECORD_MAX : DATA_RECORD_MAX;
+	static const uint32_t max[LNK1_N_KINDS] = {CONTROL_RECORD_MAX, DATA_RECORD_MAX, BLOCKS_RECORD_MAX};
+	return max[kind];
 }
 
 // Before it is up a link has one message under way at most.
@@ -572,6 +573,11 @@ enum err link_send_or_end(struct link *link, const uint8_t *head, size_t head_le
 		link_close(link);
 	}
 	return e;
+}
+
+void link_want_writable(struct link *link)
+{
+	link->was_full = true;
 }
 
 bool link_is_full(const struct link *link)

@@ -114,6 +114,8 @@ MUST_USE enum err link_send2(struct link *link, const uint8_t *head, size_t head
 // not end in order, unless that frame was a PING or PONG, which nobody misses. head_len >= 1.
 MUST_USE enum err link_send_or_end(struct link *link, const uint8_t *head, size_t head_len, const uint8_t *payload, size_t payload_len);
 bool link_is_full(const struct link *link);
+// link_want_writable: on_writable comes when all that is queued now has left, also when the queue is not full. Not while it is empty.
+void link_want_writable(struct link *link);
 
 // link_close ends in order: what is queued, then TAG_FINAL. Frames of the other side still arrive until on_down. A link that is not
 // up yet is ended without more ado. Always followed by on_down, later, from the loop.

@@ -282,6 +282,8 @@ static void on_plan(struct node *n, const struct msg_plan *p, struct node_effect
 		return; // older than what we have: crossed on the way
 	n->newest_epoch = p->epoch;
 	if (n->forward_id != 0 || n->load_id != 0) {
+		if (n->load_id != 0 && !n->has_next)
+			node_fx(fx, NODE_FX_STOP_LOAD);
 		// The engine still works for the old plan; what it computes is not sent any more.
 		lose_plan(n);
 		n->next = *p;

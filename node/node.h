@@ -136,6 +136,7 @@ enum node_effect_type {
 	NODE_FX_TAKE,       // copy len bytes of the current message from msg_off into buf
 	NODE_FX_LOAD,       // open an engine for the layers, and n_bufs buffers of chunk_max tokens; what layers of the engine before it have
 	                    // computed stays, where slots and context are the same; answers LOADED
+	NODE_FX_STOP_LOAD,  // the LOAD under way is for a plan that is none any more: it may end early, with an error
 	NODE_FX_UNLOAD,     // close the engine and free the buffers: no plan needs this node. Only while no LOAD or FORWARD is under way
 	NODE_FX_FORWARD,    // answers FORWARD_DONE
 	NODE_FX_KEEP,       // copy n_tokens rows of buf to an entry of kept states, from position pos on

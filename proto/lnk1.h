@@ -263,8 +263,8 @@ struct lnk1_lookup {
 	void *ctx;
 	// token: is this invite outstanding? Then its secret. NULL on a node.
 	bool (*token)(void *ctx, const uint8_t token_id[LNK1_TOKEN_ID_LEN], uint8_t secret[LNK1_KEY_LEN]);
-	// member: is this key a member now (not revoked)? Then the psk of the link with it; on a node, the pairwise psk.
-	bool (*member)(void *ctx, const uint8_t node_pk[LNK1_KEY_LEN], uint8_t psk[LNK1_KEY_LEN]);
+	// member: is this key a member now (not revoked)? Then the psk of links of this kind with it; on a node, the pairwise psk.
+	bool (*member)(void *ctx, enum lnk1_kind kind, const uint8_t node_pk[LNK1_KEY_LEN], uint8_t psk[LNK1_KEY_LEN]);
 };
 
 // What all handshakes of one listener share; borrowed by each of them. The host may raise member_epoch while some are open.

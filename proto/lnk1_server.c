@@ -126,7 +126,7 @@ static void find_psk(struct lnk1_server *s)
 	if (s->mode == LNK1_JOIN)
 		return;
 	uint8_t psk[LNK1_KEY_LEN] = {0};
-	bool found = s->cfg->lookup.member(s->cfg->lookup.ctx, s->node_pk, psk);
+	bool found = s->cfg->lookup.member(s->cfg->lookup.ctx, (enum lnk1_kind)s->kind, s->node_pk, psk);
 	uint8_t mask = (uint8_t) - (int)found;
 	for (size_t i = 0; i < LNK1_KEY_LEN; i++)
 		s->psk[i] = (uint8_t)((psk[i] & mask) | (s->psk[i] & ~mask));

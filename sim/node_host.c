@@ -171,6 +171,7 @@ static void carry_out(struct sim_world *w, struct sim_node *n, const struct node
 	case NODE_FX_SEND: fx_send(w, n, f); break;
 	case NODE_FX_TAKE: fx_take(w, n, f); break;
 	case NODE_FX_LOAD: fx_load(w, n, f); break;
+	case NODE_FX_STOP_LOAD: break; // it ends when it would have
 	case NODE_FX_UNLOAD: fx_unload(w, n); break;
 	case NODE_FX_FORWARD: fx_forward(w, n, f); break;
 	case NODE_FX_KEEP:

@@ -80,8 +80,9 @@ static void use_stream(struct sim_world *w, const struct lnk1_stream *tx)
 
 // ---- who is known to whom
 
-static bool find_member(void *ctx, const uint8_t node_pk[LNK1_KEY_LEN], uint8_t psk[LNK1_KEY_LEN])
+static bool find_member(void *ctx, enum lnk1_kind kind, const uint8_t node_pk[LNK1_KEY_LEN], uint8_t psk[LNK1_KEY_LEN])
 {
+	(void)kind;
 	const struct sim_lookup_ctx *l = ctx;
 	if (l->party == SIM_HEAD)
 		return coordinator_find_psk(l->w->head.core, node_pk, psk);
@@ -242,7 +243,7 @@ bool sim_shake_judge(struct sim_world *w, struct sim_conn *c, const uint8_t *m3,
 	struct sim_lookup_ctx l = {.w = w, .party = c->end[1].party};
 	uint8_t secret[KEY_BYTES];
 	if (c->mode == LNK1_MEMBER)
-		return find_member(&l, keys_of(w, s->client)->pk, secret) && memcmp(secret, s->psk, KEY_BYTES) == 0;
+		return find_member(&l, LNK1_CONTROL, keys_of(w, s->client)->pk, secret) && memcmp(secret, s->psk, KEY_BYTES) == 0;
 	bool good = find_token(&l, s->token_id, secret) && memcmp(secret, s->token_secret, KEY_BYTES) == 0;
 	*blames = !good;
 	return good;

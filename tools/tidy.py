@@ -40,8 +40,9 @@ RULES = {
     "blocks/shell": ["blocks", "base", "proto", "net"],
     "coordinator": ["base", "proto", "flow", "partition", HPARAMS],
     "node": ["base", "proto", "flow", "partition", HPARAMS],
-    "coordinator/shell": ["coordinator", "base", "proto", "flow", "partition", "net", "engine", "model", "kernels", "blocks"],
-    "node/shell": ["node", "base", "proto", "flow", "partition", "net", "engine", "model", "kernels", "blocks"],
+    "coordinator/shell": ["coordinator", "base", "proto", "flow", "partition", "net", "engine", "model", "kernels", "blocks",
+                          "blocks/shell"],
+    "node/shell": ["node", "base", "proto", "flow", "partition", "net", "engine", "model", "kernels", "blocks", "blocks/shell"],
     "sim": ["coordinator", "node", "flow", "partition", "proto", "base", "engine", "model", "kernels"],
     "sim/shell": ["sim", "coordinator", "node", "flow", "partition", "proto", "base", "engine", "model", "kernels", "net"],
 }

@@ -15,10 +15,16 @@ struct job_list {
 	struct block_job *first, **last;
 };
 
+struct io_thread {
+	struct block_io *io;
+	struct block_zip *zip;
+	pthread_t thread;
+};
+
 struct block_io {
 	struct loop *loop;
 	struct loop_task task; // tells what has ended
-	pthread_t threads[BLOCK_IO_THREADS_MAX];
+	struct io_thread threads[BLOCK_IO_THREADS_MAX];
 	int32_t n_threads;
 	pthread_mutex_t mutex; // guards what follows
 	pthread_cond_t wake;
@@ -44,9 +50,10 @@ static struct block_job *pop(struct job_list *l)
 	return job;
 }
 
-static void *io_thread(void *ctx)
+static void *run_thread(void *ctx)
 {
-	struct block_io *io = ctx;
+	struct io_thread *t = ctx;
+	struct block_io *io = t->io;
 	(void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICENESS); // of this thread only
 	pthread_mutex_lock(&io->mutex);
 	for (;;) {
@@ -56,7 +63,7 @@ static void *io_thread(void *ctx)
 			break;
 		struct block_job *job = pop(&io->waiting);
 		pthread_mutex_unlock(&io->mutex);
-		job->run(job);
+		job->run(job, t->zip);
 		pthread_mutex_lock(&io->mutex);
 		push(&io->ended, job);
 		loop_task_post(io->loop, &io->task);
@@ -78,6 +85,19 @@ static void on_ended(void *ctx)
 	}
 }
 
+static enum err start_thread(struct block_io *io, struct errmsg *em)
+{
+	struct io_thread *t = &io->threads[io->n_threads];
+	t->io = io;
+	enum err e = block_zip_open(&t->zip, em);
+	if (e == OK && pthread_create(&t->thread, NULL, run_thread, t) != 0) {
+		block_zip_close(t->zip);
+		e = errmsg_fail(em, ERR_NOMEM, "cannot start the threads that read blocks");
+	}
+	io->n_threads += e == OK;
+	return e;
+}
+
 enum err block_io_open(struct loop *loop, int32_t n_threads, struct block_io **out, struct errmsg *em)
 {
 	ASSERT(n_threads >= 1 && n_threads <= BLOCK_IO_THREADS_MAX);
@@ -91,11 +111,12 @@ enum err block_io_open(struct loop *loop, int32_t n_threads, struct block_io **o
 	loop_task_init(&io->task, on_ended, io);
 	pthread_mutex_init(&io->mutex, NULL);
 	pthread_cond_init(&io->wake, NULL);
-	while (io->n_threads < n_threads && pthread_create(&io->threads[io->n_threads], NULL, io_thread, io) == 0)
-		io->n_threads++;
-	if (io->n_threads < n_threads) {
+	enum err e = OK;
+	while (io->n_threads < n_threads && e == OK)
+		e = start_thread(io, em);
+	if (e != OK) {
 		block_io_close(io);
-		return errmsg_fail(em, ERR_NOMEM, "cannot start the threads that read blocks");
+		return e;
 	}
 	*out = io;
 	return OK;
@@ -109,8 +130,10 @@ void block_io_close(struct block_io *io)
 	io->is_stopping = true;
 	pthread_cond_broadcast(&io->wake);
 	pthread_mutex_unlock(&io->mutex);
-	for (int32_t i = 0; i < io->n_threads; i++)
-		pthread_join(io->threads[i], NULL);
+	for (int32_t i = 0; i < io->n_threads; i++) {
+		pthread_join(io->threads[i].thread, NULL);
+		block_zip_close(io->threads[i].zip);
+	}
 	loop_task_cancel(io->loop, &io->task);
 	pthread_cond_destroy(&io->wake);
 	pthread_mutex_destroy(&io->mutex);

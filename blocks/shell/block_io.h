@@ -7,6 +7,7 @@
 #define HEARTH_BLOCKS_SHELL_BLOCK_IO_H
 
 #include "base/err.h"
+#include "blocks/shell/block_zip.h"
 #include "net/loop.h"
 
 #include <stdint.h>
@@ -14,7 +15,7 @@
 struct block_io;
 
 struct block_job {
-	void (*run)(struct block_job *job);
+	void (*run)(struct block_job *job, struct block_zip *zip); // zip: the thread's own
 	void (*done)(struct block_job *job);
 	struct block_job *next; // the pool's
 };

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,12 +31,12 @@ static enum err io_fail(struct errmsg *em, const char *path)
 // ---- opening
 
 // take_lock says that this process uses the model, and when it began to. The cache's lock is held.
-static enum err take_lock(struct block_store *s, struct errmsg *em)
+static enum err take_lock(struct block_store *s, bool is_use, struct errmsg *em)
 {
 	char path[BLOCK_CACHE_FILE_CAP];
 	block_cache_file(s->cache, s->manifest.hash, "lock", path);
 	s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (s->lock_fd < 0 || flock(s->lock_fd, LOCK_SH | LOCK_NB) != 0 || futimens(s->lock_fd, NULL) != 0)
+	if (s->lock_fd < 0 || flock(s->lock_fd, LOCK_SH | LOCK_NB) != 0 || (is_use && futimens(s->lock_fd, NULL) != 0))
 		return io_fail(em, path);
 	return OK;
 }
@@ -66,13 +67,13 @@ static bool has_manifest(const struct block_store *s, const char *path)
 	return same;
 }
 
-static enum err open_folder(struct block_store *s, struct errmsg *em)
+static enum err open_folder(struct block_store *s, bool is_use, struct errmsg *em)
 {
 	char path[BLOCK_CACHE_FILE_CAP];
 	block_cache_file(s->cache, s->manifest.hash, "", path);
 	if (mkdir(path, 0700) != 0 && errno != EEXIST)
 		return io_fail(em, path);
-	enum err e = take_lock(s, em);
+	enum err e = take_lock(s, is_use, em);
 	block_cache_file(s->cache, s->manifest.hash, "manifest", path);
 	if (e == OK && !has_manifest(s, path))
 		e = durable_file_write(path, s->bytes, s->bytes_len, em);
@@ -80,7 +81,7 @@ static enum err open_folder(struct block_store *s, struct errmsg *em)
 }
 
 // open_bytes takes `bytes`, which is freed on failure, too.
-static enum err open_bytes(const struct block_cache *c, uint8_t *bytes, size_t len, struct block_store **out, struct errmsg *em)
+static enum err open_bytes(const struct block_cache *c, uint8_t *bytes, size_t len, bool is_use, struct block_store **out, struct errmsg *em)
 {
 	int lock;
 	struct block_store *s = calloc(1, sizeof *s);
@@ -97,7 +98,7 @@ static enum err open_bytes(const struct block_cache *c, uint8_t *bytes, size_t l
 		e = block_cache_lock(c, &lock, em);
 	}
 	if (e == OK) {
-		e = open_folder(s, em);
+		e = open_folder(s, is_use, em);
 		close(lock);
 	}
 	if (e != OK) {
@@ -113,10 +114,10 @@ enum err block_store_open(const struct block_cache *c, const uint8_t *manifest, 
 	uint8_t *copy = malloc(len > 0 ? len : 1);
 	if (copy != NULL && len > 0)
 		memcpy(copy, manifest, len);
-	return open_bytes(c, copy, len, out, em);
+	return open_bytes(c, copy, len, true, out, em);
 }
 
-enum err block_store_find(const struct block_cache *c, const uint8_t manifest_hash[BLOCK_HASH_BYTES], struct block_store **out, struct errmsg *em)
+static enum err find(const struct block_cache *c, const uint8_t manifest_hash[BLOCK_HASH_BYTES], bool is_use, struct block_store **out, struct errmsg *em)
 {
 	char path[BLOCK_CACHE_FILE_CAP];
 	uint8_t *bytes;
@@ -134,7 +135,17 @@ enum err block_store_find(const struct block_cache *c, const uint8_t manifest_ha
 		free(bytes);
 		return errmsg_prefix(em, e, "%s", path);
 	}
-	return open_bytes(c, bytes, len, out, em);
+	return open_bytes(c, bytes, len, is_use, out, em);
+}
+
+enum err block_store_find(const struct block_cache *c, const uint8_t manifest_hash[BLOCK_HASH_BYTES], struct block_store **out, struct errmsg *em)
+{
+	return find(c, manifest_hash, true, out, em);
+}
+
+enum err block_store_peek(const struct block_cache *c, const uint8_t manifest_hash[BLOCK_HASH_BYTES], struct block_store **out, struct errmsg *em)
+{
+	return find(c, manifest_hash, false, out, em);
 }
 
 void block_store_close(struct block_store *s)
@@ -201,8 +212,6 @@ enum err block_file_read(int fd, const char *path, const struct manifest *m, uin
 			return errmsg_fail(em, ERR_IO, "%s: ends at byte %" PRIu64 ", has %" PRIu64, path, at + have, m->file_bytes);
 		have += (size_t)n;
 	}
-	if (!manifest_block_matches(m, block, buf, len))
-		return errmsg_fail(em, ERR_FORMAT, "%s: block %" PRIu32 " (%zu bytes at byte %" PRIu64 ") is damaged: its hash differs", path, block, len, at);
 	return OK;
 }
 
@@ -212,7 +221,11 @@ enum err block_store_read(const struct block_store *s, uint32_t block, uint8_t *
 	off_t data = lseek(s->fd, (off_t)at, SEEK_DATA);
 	if (data < 0 ? errno == ENXIO : (uint64_t)data >= at + manifest_block_bytes(&s->manifest, block))
 		return errmsg_fail(em, ERR_NOT_FOUND, "%s: block %" PRIu32 " is not here", s->path, block);
-	return block_file_read(s->fd, s->path, &s->manifest, block, buf, em);
+	enum err e = block_file_read(s->fd, s->path, &s->manifest, block, buf, em);
+	size_t len = manifest_block_bytes(&s->manifest, block);
+	if (e == OK && !manifest_block_matches(&s->manifest, block, buf, len))
+		e = errmsg_fail(em, ERR_FORMAT, "%s: block %" PRIu32 " (%zu bytes at byte %" PRIu64 ") is damaged: its hash differs", s->path, block, len, at);
+	return e;
 }
 
 enum err block_store_write(const struct block_store *s, uint32_t block, const uint8_t *data, struct errmsg *em)

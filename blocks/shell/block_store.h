@@ -24,6 +24,8 @@ struct block_store;
 MUST_USE enum err block_store_open(const struct block_cache *c, const uint8_t *manifest, size_t len, struct block_store **out, struct errmsg *em);
 // block_store_find opens a model that is in the cache by its manifest's hash. ERR_NOT_FOUND; ERR_FORMAT: its manifest is damaged.
 MUST_USE enum err block_store_find(const struct block_cache *c, const uint8_t manifest_hash[BLOCK_HASH_BYTES], struct block_store **out, struct errmsg *em);
+// block_store_peek is the same for who only looks: the time of use stays what it was.
+MUST_USE enum err block_store_peek(const struct block_cache *c, const uint8_t manifest_hash[BLOCK_HASH_BYTES], struct block_store **out, struct errmsg *em);
 void block_store_close(struct block_store *s); // NULL is allowed
 
 const struct manifest *block_store_manifest(const struct block_store *s);
@@ -44,7 +46,7 @@ MUST_USE enum err block_store_drop(const struct block_store *s, const struct blo
 // the arithmetic, when that is not enough: then nothing of this model was touched.
 MUST_USE enum err block_store_make_room(const struct block_store *s, const struct block_set *keep, uint64_t bytes, struct errmsg *em);
 
-// block_file_read is block_store_read for any file of the model's bytes, one that a user gave: fd is open to read.
+// block_file_read reads a block of any file of the model's bytes, without looking at its hash: whoever gets it does. ERR_IO names file and offset.
 MUST_USE enum err block_file_read(int fd, const char *path, const struct manifest *m, uint32_t block, uint8_t *buf, struct errmsg *em);
 
 #endif

@@ -78,7 +78,18 @@ static void add_report(json_t *o, const struct coord_member_status *m)
 		json_object_update_new(o, json_pack("{s:I, s:I}", "next_heard", (json_int_t)r->next_heard, "next_late", (json_int_t)r->next_late));
 }
 
-static json_t *member_json(const struct coord_member_status *m, bool has_chains)
+// add_blocks: how far a member is with fetching the model.
+static void add_blocks(json_t *o, const struct block_progress *p)
+{
+	static const char *const words[] = {[BLOCK_PROGRESS_IDLE] = "complete", [BLOCK_PROGRESS_FETCHING] = "fetching", [BLOCK_PROGRESS_FAILED] = "failed"};
+	json_t *b = json_pack("{s:s, s:I, s:I, s:I, s:I}", "state", words[p->state], "bytes_total", (json_int_t)p->bytes_total, "bytes_done",
+		(json_int_t)p->bytes_done, "bytes_per_s", (json_int_t)p->rate, "bytes_fetched", (json_int_t)p->bytes_fetched);
+	if (p->left_ms != UINT32_MAX)
+		json_object_set_new(b, "left_s", json_real(p->left_ms / 1e3));
+	json_object_set_new(o, "blocks", b);
+}
+
+static json_t *member_json(const struct coord_runtime *coord, const struct coord_member_status *m, bool has_chains)
 {
 	char id[2 * NODE_ID_BYTES + 1];
 	sodium_bin2hex(id, sizeof id, m->id.b, NODE_ID_BYTES);
@@ -92,6 +103,9 @@ static json_t *member_json(const struct coord_member_status *m, bool has_chains)
 	add_round_trip(o, "rtt_ms", "rtt_n", &m->rtt);
 	add_round_trip(o, "next_rtt_ms", "next_rtt_n", &m->next_rtt);
 	add_report(o, m);
+	struct block_progress p;
+	if (coord_runtime_blocks(coord, m->id, &p) && p.bytes_total > 0)
+		add_blocks(o, &p);
 	return o;
 }
 
@@ -109,7 +123,7 @@ json_t *admin_status_json(const struct coord_runtime *coord, const struct model 
 	coord_runtime_status(coord, s);
 	json_t *members = json_array();
 	for (int32_t i = 0; i < s->n_members; i++)
-		json_array_append_new(members, member_json(&all[i], s->n_chains > 1));
+		json_array_append_new(members, member_json(coord, &all[i], s->n_chains > 1));
 	json_t *o = json_pack("{s:b, s:b, s:s, s:s, s:i, s:I, s:I, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:o}", "ok", 1, "ready", s->ready, "waiting_for",
 		s->ready ? "" : s->waiting_for, "model", model_name(model), "layers", (int)c->n_layers, "plan_epoch", (json_int_t)s->plan_epoch.v,
 		"member_epoch", (json_int_t)s->member_epoch.v, "wire", wire_type_name(c->wire), "port", (int)coord_runtime_port(coord), "active", (int)s->n_active,

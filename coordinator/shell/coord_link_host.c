@@ -84,6 +84,13 @@ static void on_invite_failed(void *ctx, const uint8_t token_id[LNK1_TOKEN_ID_LEN
 static void on_up(void *ctx, struct link *link, const struct link_info *info)
 {
 	struct coord_link_host *l = ctx;
+	if (info->kind == LNK1_BLOCKS) {
+		if (l->p.on_blocks != NULL)
+			l->p.on_blocks(l->p.ctx, link, info);
+		else
+			link_close(link);
+		return;
+	}
 	struct place *place = link_user(link); // a join's has one already
 	if (place == NULL)
 		place = add_link(l, link);
@@ -220,8 +227,9 @@ static bool find_token(void *ctx, const uint8_t token_id[LNK1_TOKEN_ID_LEN], uin
 	return coordinator_find_token(((struct coord_link_host *)ctx)->p.core, token_id, time(NULL), secret);
 }
 
-static bool find_member(void *ctx, const uint8_t node_pk[LNK1_KEY_LEN], uint8_t psk[LNK1_KEY_LEN])
+static bool find_member(void *ctx, enum lnk1_kind kind, const uint8_t node_pk[LNK1_KEY_LEN], uint8_t psk[LNK1_KEY_LEN])
 {
+	(void)kind;
 	return coordinator_find_psk(((struct coord_link_host *)ctx)->p.core, node_pk, psk);
 }
 

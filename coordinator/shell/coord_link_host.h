@@ -21,6 +21,7 @@ struct coord_link_host_params {
 	const struct coordinator *core;     // asked for psks and tokens; initialised before anybody can connect
 	struct local_link *local_control, *local_data; // end 0 is ours; NULL: no node on this machine
 	void *ctx;
+	void (*on_blocks)(void *ctx, struct link *link, const struct link_info *info); // a blocks link came up: somebody else's from now on; NULL: refused
 	void (*on_event)(void *ctx, struct coord_event *ev); // LINK_UP, LINK_DOWN, MESSAGE, JOIN, JOIN_FAILED
 };
 

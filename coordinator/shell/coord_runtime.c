@@ -1,6 +1,7 @@
 #include "coordinator/shell/coord_runtime.h"
 
 #include "base/assert.h"
+#include "coordinator/shell/coord_blocks.h"
 #include "coordinator/shell/coord_head.h"
 #include "coordinator/shell/coord_link_host.h"
 #include "coordinator/shell/coord_store.h"
@@ -27,6 +28,8 @@ struct coord_runtime {
 
 	struct coord_store *store;
 	struct coord_link_host *links;
+	struct coord_blocks *blocks; // NULL: members have the model themselves
+	struct member_epoch checked; // the blocks' links were looked at
 	struct coord_head *head;
 	struct loop_timer timer;
 	struct loop_task random_task;
@@ -239,7 +242,11 @@ static void carry_out(struct coord_runtime *rt, const struct coord_effect *f)
 	case COORD_FX_CLOSE: coord_link_host_end(rt->links, f->u.close.link); break;
 	case COORD_FX_ACCEPT: coord_link_host_judge(rt->links, f->u.close.link, true); break;
 	case COORD_FX_REFUSE: coord_link_host_judge(rt->links, f->u.close.link, false); break;
-	case COORD_FX_FORWARD: coord_head_forward(rt->head, f); break;
+	case COORD_FX_FORWARD:
+		if (rt->blocks != NULL)
+			coord_blocks_note_work(rt->blocks);
+		coord_head_forward(rt->head, f);
+		break;
 	case COORD_FX_SAMPLE: coord_head_sample(rt->head, f); break;
 	case COORD_FX_EMIT: fx_emit(rt, f); break;
 	case COORD_FX_END: fx_end(rt, f); break;
@@ -261,7 +268,11 @@ static void step(struct coord_runtime *rt, struct coord_event *ev)
 	coordinator_step(rt->core, ev, rt->fx);
 	for (int32_t i = 0; i < rt->fx->n; i++)
 		carry_out(rt, &rt->fx->at[i]);
-	coord_link_host_set_epoch(rt->links, coordinator_member_epoch(rt->core));
+	struct member_epoch epoch = coordinator_member_epoch(rt->core);
+	coord_link_host_set_epoch(rt->links, epoch);
+	if (rt->blocks != NULL && epoch.v != rt->checked.v)
+		coord_blocks_check(rt->blocks);
+	rt->checked = epoch;
 	rt->is_stepping = false;
 	int64_t deadline = coordinator_deadline_ns(rt->core);
 	if (deadline != INT64_MAX)
@@ -279,6 +290,15 @@ static void on_timer(void *ctx)
 	step(ctx, &ev);
 }
 
+static void on_blocks(void *ctx, struct link *link, const struct link_info *info)
+{
+	struct coord_runtime *rt = ctx;
+	if (rt->blocks != NULL)
+		coord_blocks_take(rt->blocks, link, info);
+	else
+		link_close(link);
+}
+
 // ---- opening
 
 static enum err open_links(struct coord_runtime *rt, struct errmsg *em)
@@ -290,6 +310,7 @@ static enum err open_links(struct coord_runtime *rt, struct errmsg *em)
 		.local_control = rt->p.local_control,
 		.local_data = rt->p.local_data,
 		.ctx = rt,
+		.on_blocks = on_blocks,
 		.on_event = on_event,
 	};
 	return coord_link_host_open(&p, &rt->links, em);
@@ -315,6 +336,20 @@ static enum err open_head(struct coord_runtime *rt, struct errmsg *em)
 		.on_event = on_event,
 	};
 	return coord_head_open(&p, &rt->head, em);
+}
+
+static enum err open_blocks(struct coord_runtime *rt, struct errmsg *em)
+{
+	struct coord_blocks_params p = {
+		.loop = rt->p.loop,
+		.log = rt->p.log,
+		.core = rt->core,
+		.model = rt->p.model,
+		.manifest_path = rt->p.manifest_path,
+		.upload_max = rt->p.upload_max,
+	};
+	memcpy(p.model_hash, rt->p.core.model_hash, HASH_BYTES);
+	return rt->p.manifest_path != NULL ? coord_blocks_open(&p, &rt->blocks, em) : OK;
 }
 
 static enum err allocate(struct coord_runtime *rt, struct errmsg *em)
@@ -393,6 +428,8 @@ enum err coord_runtime_open(const struct coord_runtime_params *p, struct coord_r
 	if (e == OK)
 		e = open_head(rt, em);
 	if (e == OK)
+		e = open_blocks(rt, em);
+	if (e == OK)
 		e = start(rt, em);
 	if (e != OK) {
 		coord_runtime_close(rt);
@@ -425,6 +462,7 @@ void coord_runtime_close(struct coord_runtime *rt)
 	rt->links = NULL;
 	loop_timer_clear(rt->p.loop, &rt->timer);
 	loop_task_cancel(rt->p.loop, &rt->random_task);
+	coord_blocks_close(rt->blocks);
 	coord_head_close(rt->head);
 	on_queue(rt); // frees what waits: a closing core takes no step
 	loop_task_cancel(rt->p.loop, &rt->queue_task);
@@ -456,4 +494,9 @@ void coord_runtime_status(const struct coord_runtime *rt, struct coord_status *o
 void coord_runtime_head_stats(const struct coord_runtime *rt, struct residency_stats *out)
 {
 	coord_head_weight_stats(rt->head, out);
+}
+
+bool coord_runtime_blocks(const struct coord_runtime *rt, struct node_id id, struct block_progress *out)
+{
+	return rt->blocks != NULL && coord_blocks_progress(rt->blocks, id, out);
 }

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "blocks/block_frame.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/shell/coord_tickets.h"
 #include "engine/residency.h"
@@ -33,6 +34,8 @@ struct coord_runtime_params {
 	const struct lnk1_keypair *keys;
 	const char *store_path;
 	const char *listen; // "0.0.0.0:7433"
+	const char *manifest_path; // where the model's manifest is kept, for members without the file; NULL: they get nothing
+	uint64_t upload_max;       // bytes per second of blocks given to members; 0: no limit but the one that decoding sets
 	const struct link_limits *limits;
 
 	// The node on this machine (core.has_local_node): its two links, of which this is end 0.
@@ -73,6 +76,8 @@ void coord_runtime_revoke(struct coord_runtime *rt, const char *who, coord_answe
 void coord_runtime_drain(struct coord_runtime *rt, const char *who, bool undo, coord_answered done, void *ctx);
 
 void coord_runtime_status(const struct coord_runtime *rt, struct coord_status *out);
+// coord_runtime_blocks: how far a member is with fetching the model; false: it does not fetch and gives nothing.
+bool coord_runtime_blocks(const struct coord_runtime *rt, struct node_id id, struct block_progress *out);
 
 // coord_runtime_head_stats tells where the output head's weights are.
 void coord_runtime_head_stats(const struct coord_runtime *rt, struct residency_stats *out);

@@ -171,7 +171,13 @@ static void on_dialled_up(void *ctx, struct link *link, const struct link_info *
 
 static void on_accepted_up(void *ctx, struct link *link, const struct link_info *info)
 {
-	on_up(ctx, link, info);
+	struct node_runtime *rt = ctx;
+	if (info->kind != LNK1_BLOCKS)
+		on_up(rt, link, info);
+	else if (rt->p.blocks != NULL)
+		node_blocks_take(rt->p.blocks, link, info);
+	else
+		link_close(link);
 }
 
 static void on_frame(struct node_runtime *rt, struct link *link, const uint8_t *frame, size_t len)
@@ -370,6 +376,8 @@ static void on_forward(void *ctx)
 static void fx_forward(struct node_runtime *rt, const struct node_effect *f)
 {
 	struct rt_job *j = &rt->forward;
+	if (rt->p.blocks != NULL)
+		node_blocks_note_work(rt->p.blocks);
 	j->id = f->u.forward.id;
 	j->layer_begin = f->u.forward.layer_begin;
 	j->layer_end = f->u.forward.layer_end;
@@ -486,6 +494,24 @@ static void on_load(void *ctx)
 	leave_if_changed(rt, j->err);
 }
 
+// on_blocks_here: the layers' blocks are here, or will not be. What the engine before this one has computed stays with it until one is opened.
+static void on_blocks_here(void *ctx, enum err err, const char *text)
+{
+	struct node_runtime *rt = ctx;
+	struct rt_job *j = &rt->load;
+	j->is_busy = false;
+	if (err == OK && !rt->is_closing) {
+		job_start(rt, j, run_load);
+		return;
+	}
+	j->err = errmsg_fail(&j->em, err, "%s", text);
+	j->has_lost_kv = true;
+	stage_work_close(j->old);
+	j->old = NULL;
+	if (!rt->is_closing)
+		on_load(j);
+}
+
 static void fx_load(struct node_runtime *rt, const struct node_effect *f)
 {
 	struct rt_job *j = &rt->load;
@@ -507,7 +533,18 @@ static void fx_load(struct node_runtime *rt, const struct node_effect *f)
 	char layers[LAYER_SPANS_CAP];
 	layer_spans_print(&f->u.load.layers, layers);
 	log_line(rt->p.log, LOG_INFO, "loading layers %s of %s", layers, model_name(rt->p.model));
-	job_start(rt, j, run_load);
+	if (rt->p.is_cached) {
+		j->is_busy = true;
+		node_blocks_load(rt->p.blocks, &f->u.load.layers, on_blocks_here, rt);
+	} else {
+		job_start(rt, j, run_load);
+	}
+}
+
+static void fx_stop_load(struct node_runtime *rt)
+{
+	if (rt->p.is_cached)
+		node_blocks_stop_load(rt->p.blocks);
 }
 
 // fx_unload: the core asks for it only while the worker does nothing for this node.
@@ -617,6 +654,7 @@ static void carry_out(struct node_runtime *rt, const struct node_effect *f)
 		memcpy(rt->bufs + (size_t)f->u.take.buf * rt->buf_bytes, rt->message + f->u.take.msg_off, f->u.take.len);
 		break;
 	case NODE_FX_LOAD: fx_load(rt, f); break;
+	case NODE_FX_STOP_LOAD: fx_stop_load(rt); break;
 	case NODE_FX_UNLOAD: fx_unload(rt); break;
 	case NODE_FX_FORWARD: fx_forward(rt, f); break;
 	case NODE_FX_KEEP:
@@ -643,6 +681,8 @@ static void step(struct node_runtime *rt, struct node_event *ev)
 	for (int32_t i = 0; i < rt->fx->n; i++)
 		carry_out(rt, &rt->fx->at[i]);
 	rt->is_stepping = false;
+	if (rt->p.blocks != NULL)
+		node_blocks_set_epoch(rt->p.blocks, node_member_epoch(rt->core));
 	int64_t deadline = node_deadline_ns(rt->core);
 	if (deadline != INT64_MAX)
 		loop_timer_set(rt->p.loop, &rt->timer, deadline);
@@ -695,9 +735,12 @@ static void start_local(struct node_runtime *rt)
 
 // ---- opening
 
-static bool find_member(void *ctx, const uint8_t node_pk[LNK1_KEY_LEN], uint8_t psk[LNK1_KEY_LEN])
+static bool find_member(void *ctx, enum lnk1_kind kind, const uint8_t node_pk[LNK1_KEY_LEN], uint8_t psk[LNK1_KEY_LEN])
 {
-	return node_find_psk(((struct node_runtime *)ctx)->core, node_pk, psk);
+	struct node_runtime *rt = ctx;
+	if (kind == LNK1_BLOCKS)
+		return rt->p.blocks != NULL && node_blocks_find_psk(rt->p.blocks, node_pk, psk);
+	return node_find_psk(rt->core, node_pk, psk);
 }
 
 static enum err open_listener(struct node_runtime *rt, struct errmsg *em)
@@ -764,6 +807,8 @@ void node_runtime_close(struct node_runtime *rt)
 	if (rt == NULL)
 		return;
 	rt->is_closing = true;
+	if (rt->p.is_cached)
+		node_blocks_stop_load(rt->p.blocks);
 	local_link_detach(rt->p.local_control, 1);
 	local_link_detach(rt->p.local_data, 1);
 	for (size_t i = 0; i < DIALERS_MAX; i++)

@@ -11,6 +11,7 @@
 #include "engine/worker.h"
 #include "model/model.h"
 #include "node/shell/dialer.h"
+#include "node/shell/node_blocks.h"
 #include "net/local_link.h"
 #include "net/loop.h"
 #include "node/node.h"
@@ -31,6 +32,8 @@ struct node_runtime_params {
 	const struct log *log;
 	struct worker *worker;
 	const struct model *model;
+	struct node_blocks *blocks; // NULL: a local node, or one that neither fetches nor gives
+	bool is_cached;             // the model is the blocks' file: layers are fetched before they are loaded
 	struct node_config core;   // port is filled in from the listener
 	struct node_memory memory;
 	const char *keep_dir;      // where kept states go that pass memory; not looked at when core.keep_disk_bytes is 0

@@ -41,6 +41,7 @@ struct world {
 static void take_effect(struct world *w, const struct node_effect *f)
 {
 	switch (f->type) {
+	case NODE_FX_STOP_LOAD: require(w->load_id != 0); break;
 	case NODE_FX_UNLOAD:
 		require(w->load_id == 0 && w->forward_id == 0 && w->n_bufs > 0);
 		w->n_bufs = 0;

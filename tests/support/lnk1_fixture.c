@@ -20,8 +20,9 @@ static bool look_up_token(void *ctx, const uint8_t token_id[LNK1_TOKEN_ID_LEN], 
 	return true;
 }
 
-static bool look_up_member(void *ctx, const uint8_t node_pk[LNK1_KEY_LEN], uint8_t psk[LNK1_KEY_LEN])
+static bool look_up_member(void *ctx, enum lnk1_kind kind, const uint8_t node_pk[LNK1_KEY_LEN], uint8_t psk[LNK1_KEY_LEN])
 {
+	(void)kind;
 	struct lnk1_fixture *f = ctx;
 	f->n_member_asked++;
 	if (!f->has_member || memcmp(node_pk, f->member_pk, sizeof f->member_pk) != 0)

@@ -1,0 +1,45 @@
+// The coordinator's part in "one copy": it serves the blocks of its model file, and tells members of each other.
+//
+// Its manifest is made once, in the background (70 GB take a minute), and kept in the state directory. Until then members wait. A member that has a
+// blocks link hears of every other one: key, a psk of that pair, addresses, and what it holds. The psk is derived from the two members' own, so
+// that it needs no place on disk, and ends with either membership.
+// Thread rule: the loop's thread only.
+#ifndef HEARTH_COORDINATOR_SHELL_COORD_BLOCKS_H
+#define HEARTH_COORDINATOR_SHELL_COORD_BLOCKS_H
+
+#include "base/err.h"
+#include "base/log.h"
+#include "blocks/block_frame.h"
+#include "blocks/shell/block_server.h"
+#include "coordinator/coordinator.h"
+#include "model/model.h"
+#include "net/link.h"
+#include "net/loop.h"
+
+struct coord_blocks;
+
+struct coord_blocks_params {
+	struct loop *loop; // borrowed, like all pointers here
+	const struct log *log;
+	const struct coordinator *core;
+	const struct model *model;
+	uint8_t model_hash[HASH_BYTES];
+	const char *manifest_path; // where it is kept
+	uint64_t upload_max;       // bytes per second; 0: no limit but the one that decoding sets
+};
+
+MUST_USE enum err coord_blocks_open(const struct coord_blocks_params *p, struct coord_blocks **out, struct errmsg *em);
+// coord_blocks_close ends every link and waits for its threads. NULL is allowed.
+void coord_blocks_close(struct coord_blocks *b);
+// coord_blocks_take takes a link of kind LNK1_BLOCKS that came up.
+void coord_blocks_take(struct coord_blocks *b, struct link *link, const struct link_info *info);
+// coord_blocks_check ends the links of who is no member any more, and tells the others.
+void coord_blocks_check(struct coord_blocks *b);
+// coord_blocks_note_work: an answer is under way; uploads are held back.
+void coord_blocks_note_work(struct coord_blocks *b);
+
+// coord_blocks_progress: what a member told last; false: it has no blocks link.
+bool coord_blocks_progress(const struct coord_blocks *b, struct node_id id, struct block_progress *out);
+void coord_blocks_get_stats(const struct coord_blocks *b, struct block_server_stats *out);
+
+#endif
