@@ -104,6 +104,8 @@ static void print_json(struct answer_print *p, const struct answer_result *r)
 		p->wire, "simd", p->simd, "canon_version", CANON_VERSION, "timings", timings);
 	json_object_set_new(o, "logits_hash", r->hash[0] ? json_string(r->hash) : json_null());
 	json_object_set_new(o, "threads", json_integer(options_n_threads(p->opts)));
+	if (p->weights.host != NULL)
+		json_object_set_new(o, "memory", weight_report_json(&p->weights, r->n_tokens));
 	if (r->end == ANSWER_ERROR)
 		json_object_set_new(o, "error", json_string(r->text));
 	json_dumpf(o, stdout, JSON_COMPACT);
@@ -125,6 +127,8 @@ void answer_print_end(struct answer_print *p, const struct answer_result *r)
 		if (r->n_tokens > 1)
 			fprintf(stderr, "%d tokens, first after %.0f ms, then %.1f tokens/s\n", r->n_tokens, ms(r->first_ns - p->begin_ns),
 				per_second(r->n_tokens - 1, r->last_ns - r->first_ns));
+		if (p->weights.host != NULL)
+			weight_report_line(&p->weights, r->n_tokens, stderr);
 	}
 	if (r->end == ANSWER_ERROR)
 		command_print_error("run", r->text);

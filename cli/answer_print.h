@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "cli/command.h"
+#include "cli/weight_report.h"
 #include "coordinator/shell/answer.h"
 
 #include <stddef.h>
@@ -24,6 +25,7 @@ struct answer_print {
 	const char *simd, *wire; // static text
 	char attached_simd[16], attached_wire[8];
 	int64_t load_ns, begin_ns;
+	struct weight_report weights;
 	bool is_quiet; // nothing more is shown
 };
 

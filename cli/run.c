@@ -25,6 +25,8 @@ struct run {
 static void on_text(void *ctx, int32_t token, const char *text, size_t len)
 {
 	struct run *r = ctx;
+	if (r->print.n_output == 0)
+		weight_report_read(&r->print.weights, &r->print.weights.first);
 	answer_print_text(&r->print, token, text, len);
 }
 
@@ -35,6 +37,7 @@ static void on_end(void *ctx, const struct answer_result *result)
 		return; // interrupted, and the cluster is closing
 	r->has_ended = true;
 	r->end = result->end;
+	weight_report_read(&r->print.weights, &r->print.weights.end);
 	answer_print_end(&r->print, result);
 	loop_stop(&r->host.loop);
 }
@@ -95,6 +98,9 @@ static enum err answer_here(struct run *r, struct errmsg *em)
 		return e;
 	r->print.load_ns = r->host.load_ns;
 	r->print.simd = kernels_name(worker_kernels(r->host.worker));
+	if (r->ctx->opts->mem > 0)
+		r->print.weights.host = &r->host;
+	weight_report_read(&r->print.weights, &r->print.weights.begin);
 	e = start(r, em);
 	if (e == OK && r->host.signo == 0)
 		loop_run(&r->host.loop);
