@@ -300,6 +300,26 @@ static void names_are_plain_words(void **state)
 	assert_int_equal(parse(FOR_JOIN, "join", ARGS("--model", "m", "--name", wrong[6] + 1)), OK);
 }
 
+static void sizes_are_bytes_in_steps_of_1024(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text;
+		uint64_t bytes; // 0: refused
+	} sizes[] = {
+		{"3G", UINT64_C(3) << 30}, {"900M", UINT64_C(900) << 20}, {"1.5g", UINT64_C(1536) << 20}, {"16M", 16 << 20}, {"64MiB", 64 << 20}, {"64MB", 64 << 20},
+		{"20000k", UINT64_C(20000) << 10}, {"33554432", 33554432}, {"1P", UINT64_C(1) << 50}, {"0.5T", UINT64_C(1) << 39},
+		{"", 0}, {"G", 0}, {"-1G", 0}, {"+3G", 0}, {" 3G", 0}, {"3 G", 0}, {"3GG", 0}, {"3X", 0}, {"1.G", 0}, {".5G", 0}, {"1.5", 0}, {"nan", 0}, {"0x1000000", 0},
+		{"15M", 0}, {"16777215", 0}, {"2P", 0}, {"99999999999999999999", 0}, {"9999999999999999P", 0}, {"3e9", 0}, {"3Gi", 0},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+		enum err e = parse(FOR_RUN, "run", ARGS("m", "--mem", sizes[i].text));
+		if ((e == OK) != (sizes[i].bytes > 0) || (e == OK && opts.mem != sizes[i].bytes))
+			fail_msg("%s: %llu, %s", sizes[i].text, (unsigned long long)opts.mem, em.text);
+	}
+	assert_refused(FOR_RUN, "run", "--mem: got 15M, want a size such as 3G or 900M, from 16M to 1P", ARGS("m", "--mem", "15M"));
+}
+
 static void edits_are_counted_with_swaps(void **state)
 {
 	(void)state;
@@ -322,6 +342,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(defaults_are_those_of_the_table),
+		cmocka_unit_test(sizes_are_bytes_in_steps_of_1024),
 		cmocka_unit_test(values_stand_apart_or_after_an_equals_sign_or_a_letter),
 		cmocka_unit_test(switches_take_no_value_but_true_or_false),
 		cmocka_unit_test(two_dashes_end_the_options),

@@ -5,7 +5,8 @@
 //   llama_oracle CPU info                        version and instruction sets
 //   llama_oracle CPU tokenize MODEL plain|special   one line of ids for each record of standard input
 //   llama_oracle CPU logits MODEL N default|f16|f32      for each record: prompt ids, N greedy ids, and the 8 largest logits at each of the N positions
-//   llama_oracle CPU bench MODEL PROMPT GEN PREFILL   tokens per second of one thread: GEN tokens after PROMPT, and a prompt of PREFILL
+//   llama_oracle CPU bench MODEL PROMPT GEN PREFILL [THREADS]   tokens per second: GEN tokens after PROMPT, and a prompt of PREFILL. Without THREADS by one
+//                                                  thread; with it weights stay in the mapped file, for measurements in little memory
 //   llama_oracle CPU dequantise MODEL OUT     the same weights in f32: with them nothing but f32 rounding is left
 //
 // A record is a little-endian u32 with the flag "parse special texts" in bit 31 and the length in the others, then the bytes.
@@ -38,22 +39,24 @@ static void die(const char *what)
 	exit(1);
 }
 
-static struct llama_model *load(const char *path, bool vocab_only)
+static struct llama_model *load(const char *path, bool vocab_only, bool mapped_only)
 {
 	struct llama_model_params p = llama_model_default_params();
 	p.vocab_only = vocab_only;
+	if (mapped_only)
+		p.use_extra_bufts = false;
 	struct llama_model *m = llama_model_load_from_file(path, p);
 	if (!m)
 		die("cannot load the model");
 	return m;
 }
 
-static struct llama_context *open_context(struct llama_model *m, const char *cache)
+static struct llama_context *open_context(struct llama_model *m, const char *cache, int32_t n_threads)
 {
 	struct llama_context_params p = llama_context_default_params();
 	p.n_ctx = CTX;
 	p.n_batch = CTX;
-	p.n_threads = p.n_threads_batch = 1;
+	p.n_threads = p.n_threads_batch = n_threads;
 	if (strcmp(cache, "default") != 0)
 		p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
 	if (strcmp(cache, "f32") == 0)
@@ -94,7 +97,7 @@ static void print_ids(const llama_token *ids, int32_t n)
 
 static void run_tokenize(const char *path, bool special)
 {
-	struct llama_model *m = load(path, true);
+	struct llama_model *m = load(path, true, false);
 	char *text = malloc(TEXT_MAX);
 	llama_token *ids = malloc(sizeof *ids * TEXT_MAX);
 	size_t len;
@@ -133,8 +136,8 @@ static void feed(struct llama_context *c, llama_token *ids, int32_t n)
 
 static void run_logits(const char *path, int32_t n_gen, const char *cache)
 {
-	struct llama_model *m = load(path, false);
-	struct llama_context *c = open_context(m, cache);
+	struct llama_model *m = load(path, false, false);
+	struct llama_context *c = open_context(m, cache, 1);
 	int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(m)), best[N_TOP];
 	char *text = malloc(TEXT_MAX);
 	llama_token ids[CTX], out[CTX];
@@ -176,10 +179,10 @@ static double now_s(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void run_bench(const char *path, int32_t n_prompt, int32_t n_gen, int32_t n_prefill)
+static void run_bench(const char *path, int32_t n_prompt, int32_t n_gen, int32_t n_prefill, int32_t n_threads)
 {
-	struct llama_model *m = load(path, false);
-	struct llama_context *c = open_context(m, "default");
+	struct llama_model *m = load(path, false, n_threads > 0);
+	struct llama_context *c = open_context(m, "default", n_threads > 0 ? n_threads : 1);
 	int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(m)), best[N_TOP];
 	llama_token ids[CTX];
 	if (n_prompt + n_gen > CTX || n_prefill > CTX || n_prompt < 1 || n_gen < 1 || n_prefill < 1)
@@ -241,8 +244,8 @@ int main(int argc, char **argv)
 		run_logits(argv[3], atoi(argv[4]), argv[5]);
 	else if (argc == 5 && strcmp(what, "dequantise") == 0)
 		dequantise(argv[3], argv[4]);
-	else if (argc == 7 && strcmp(what, "bench") == 0)
-		run_bench(argv[3], atoi(argv[4]), atoi(argv[5]), atoi(argv[6]));
+	else if ((argc == 7 || argc == 8) && strcmp(what, "bench") == 0)
+		run_bench(argv[3], atoi(argv[4]), atoi(argv[5]), atoi(argv[6]), argc == 8 ? atoi(argv[7]) : 0);
 	else
 		die("wrong arguments; the source's first lines list them");
 	return 0;
