@@ -10,7 +10,7 @@ time. Chunks of it alternate with those of two calibrations, forwards, backwards
   software    a ring of one node over a link of a fixed 2 ms: what its tokens take beyond the processor time of its workers and the link, halved
 
 From these and the traces a scenario is written, which names the same times of the traces, and simulated. Nothing of the run that is predicted goes
-into it but when its requests came. Results are merged by topology into build/bench/predicted.json, so that a part can be measured
+into it but the order of its ring and when its requests came. Results are merged by topology into build/bench/predicted.json, so that a part can be measured
 again; --write makes the table of docs/predicted.md from it. Exit code 1: a threshold is missed.
 """
 import argparse
@@ -140,7 +140,8 @@ def judge(topology, ring, rounds, n_done):
     text = rings.scenario_text(ring, ranges_us, head_us, max(software, 0.0), answers, MODEL_SHAPE)
     said = rings.predict(ring, text)
     gaps = [g for a in answers for g in a["gaps_s"]]
-    return {"words": topology.words, "layers": topology.layers, "n": len(gaps), "date": datetime.date.today().isoformat(), "other_cores": sum(busy for busy, _ in rounds) / len(rounds), "rounds": [len(rounds), n_done],
+    return {"words": topology.words, "layers": topology.layers, "n": len(gaps), "date": datetime.date.today().isoformat(),
+        "other_cores": sum(busy for busy, _ in rounds) / len(rounds), "rounds": [len(rounds), n_done],
         "computing_ms": (sum(ranges_us) + head_us) / 1e3, "software_ms": software, "hops": len(ring.hops()),
         "measured_ms": {"p50": 1e3 * quantile(gaps, .5), "p90": 1e3 * quantile(gaps, .9), "mean": 1e3 * sum(gaps) / len(gaps)},
         "predicted_ms": {k: 1e3 * said["gap_s"][k] for k in ("p50", "p90", "mean")}, "predicted_n": said["gap_s"]["n"], "scenario": text}
@@ -177,8 +178,9 @@ def cpu():
 
 def footer(rows):
     dates = sorted({r["date"] for r in rows.values()})
-    return "%d cores of %s, %s; while the rounds that count were measured, others kept %.2f cores busy (median over the topologies).\n" % (os.cpu_count(), cpu(),
-        " to ".join(sorted({dates[0], dates[-1]})), paired.median(r["other_cores"] for r in rows.values()))
+    counted, done = (sum(r["rounds"][i] for r in rows.values()) for i in (0, 1))
+    return "%d cores of %s, %s. %d of %d rounds count; while they were measured, others kept %.2f cores busy (median over the topologies).\n" % (os.cpu_count(), cpu(),
+        " to ".join(sorted({dates[0], dates[-1]})), counted, done, paired.median(r["other_cores"] for r in rows.values()))
 
 
 def write(text):
