@@ -191,7 +191,7 @@ static void check_link(struct node *n, struct node_link *l, struct node_effects 
 		node_fx_send(fx, l->handle, ping, sizeof ping);
 		break;
 	case LIVENESS_DEAD:
-		liveness_restart(&l->life, n->now_ns); // once: the LINK_DOWN follows
+		liveness_init(&l->life, &n->config.liveness, n->now_ns); // once: the LINK_DOWN follows
 		l->closing = l->retired;
 		node_fx_close(fx, l->handle, false);
 		return;
