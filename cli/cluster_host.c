@@ -66,6 +66,7 @@ static enum err fill_core(struct cluster_host *h, const struct options *o, int32
 		.ctx_len = choose_ctx(o, hp),
 		.chunk_max = choose_chunk(o, hp),
 		.hop_credits = HOP_CREDITS_DEFAULT,
+		.n_rounds = o->rounds,
 		.n_split = o->split.n,
 		.n_chains = o->replicas,
 		.limits.nodes_max = o->replicas > 1 ? SWARM_NODES_MAX : 0,

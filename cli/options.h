@@ -106,6 +106,7 @@ struct options {
 
 	// serve
 	struct split split;
+	int32_t rounds;
 	bool no_node;
 	struct host_port listen; // serve: where nodes connect
 	struct host_port http;   // always loopback

@@ -132,7 +132,7 @@ static void print_summary(FILE *to, const struct check_summary *s, double second
 		", with an answer that went on after a loss %" PRIu64 "\n",
 		c->n_plans, c->n_node_losses, s->seeds_with_replan, s->seeds_with_double_loss, s->seeds_with_recovery);
 	fprintf(to, "seeds with several chains %" PRIu64 ", with an answer that went on in another one %" PRIu64 "\n", s->seeds_with_chains, s->seeds_with_move);
-	fprintf(to, "%u batches of lost layers only, %u states fetched from what a stage had kept\n", c->n_partial, c->n_fetched);
+	fprintf(to, "%u plans of a piped ring; %u batches of lost layers only, %u states fetched from what a stage had kept\n", c->n_piped, c->n_partial, c->n_fetched);
 	fprintf(to, "%u states kept on disk, %u read back, %u writes or reads refused or damaged\n", c->n_kept_disk, c->n_fetched_disk, c->n_disk_refused);
 	fprintf(to, "%" PRIu64 " events, %" PRIu64 " frames, %u handshakes; really encrypted %" PRIu64 " seeds, run twice %" PRIu64 "\n", c->n_events, c->n_frames,
 		c->n_handshakes, s->n_encrypted, s->n_twice);

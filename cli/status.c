@@ -1,4 +1,5 @@
 // `hearth status`: the cluster as its coordinator sees it.
+#include "base/layer_spans.h"
 #include "cli/admin_command.h"
 #include "cli/command.h"
 
@@ -27,12 +28,22 @@ static const char *next_words(const json_t *node)
 	return strcmp(next, "relay") == 0 ? "relay through the coordinator" : "";
 }
 
+static void layers_words(const json_t *spans, char out[LAYER_SPANS_CAP])
+{
+	struct layer_spans s = {0};
+	for (size_t i = 0; i < json_array_size(spans) && s.n < ROUNDS_MAX; i++) {
+		const json_t *span = json_array_get(spans, i);
+		s.at[s.n++] = (struct layer_span){(int32_t)json_integer_value(json_array_get(span, 0)), (int32_t)json_integer_value(json_array_get(span, 1))};
+	}
+	layer_spans_print(&s, out);
+}
+
 static void print_node(const json_t *n)
 {
-	char layers[64] = "-", id[9];
-	int len = json_object_get(n, "chain") ? snprintf(layers, sizeof layers, "%lld: ", number(n, "chain")) : 0;
+	char layers[LAYER_SPANS_CAP + 16] = "-", id[9];
+	int len = json_object_get(n, "chain") ? snprintf(layers, 16, "%lld: ", number(n, "chain")) : 0;
 	if (json_object_get(n, "stage"))
-		snprintf(layers + len, sizeof layers - (size_t)len, "%lld to %lld", number(n, "layer_begin"), number(n, "layer_end") - 1);
+		layers_words(json_object_get(n, "layers"), layers + len);
 	snprintf(id, sizeof id, "%.8s", text(n, "id"));
 	bool is_local = json_is_true(json_object_get(n, "local"));
 	printf("  %-20s %-8s %-11s %-10s %-9s %3lld %-22s %s%s\n", text(n, "name"), is_local ? "-" : id, text(n, "state"), layers, text(n, "simd"),

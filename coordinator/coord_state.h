@@ -2,6 +2,7 @@
 #ifndef HEARTH_COORDINATOR_COORD_STATE_H
 #define HEARTH_COORDINATOR_COORD_STATE_H
 
+#include "base/layer_set.h"
 #include "coordinator/coordinator.h"
 #include "flow/round_trip.h"
 #include "flow/backoff.h"
@@ -31,10 +32,10 @@ struct member {
 	char detail[REASON_CAP];
 	char remote[ADDR_CAP];
 	struct msg_hello hello;
-	// What it holds of sessions of an earlier plan: keys and values of layers kv_begin to kv_end - 1, and the states it sent from its last
-	// layer, sent_layer - 1, on to another stage (0: to the head, who keeps none). kv_epoch 0: nothing.
+	// What it holds of sessions of an earlier plan: keys and values of the layers in kv, and the states it sent to another stage, over the
+	// boundaries in sent (those for the head it does not keep). kv_epoch 0: nothing.
 	struct plan_epoch kv_epoch;
-	int32_t kv_begin, kv_end, sent_layer;
+	struct layer_set kv, sent;
 	int32_t chain; // it belongs to; -1: to none. Of one chain, everybody does
 	int32_t stage; // in its chain's plan; -1: none
 	bool loaded;   // for that plan
@@ -91,11 +92,12 @@ struct chain {
 	int32_t n_wanted; // of members that were dealt: how many it began with
 
 	int32_t *slot_owner; // (n_slots) session index; -1: free
-	int32_t credits_out; // steps stage 0 still takes
+	int32_t hop_credits; // of each hop in each round, under this plan
+	int32_t credits_out; // steps stage 0 still takes of the head
 	int64_t credited_ns; // when it last took one
 	bool draining;       // steps are on a link to it that has a successor: none is sent until all credits are back
-	int32_t relays[STAGES_MAX]; // steps of this stage to the next that were relayed and not credited back
-	uint32_t relay_link[STAGES_MAX]; // that they are on: the next one of them goes there, too, so that none overtakes another
+	int32_t relays[SPANS_MAX]; // steps from this span to the next that were relayed and not credited back
+	uint32_t relay_link[SPANS_MAX]; // that they are on: the next one of them goes there, too, so that none overtakes another
 	int32_t n_held;      // steps from the last stage not credited back
 };
 
@@ -260,7 +262,9 @@ int64_t members_deadline_ns(const struct coordinator *c);
 bool planning_say_missing(const struct coordinator *c, char why[REASON_CAP], const char *what, int32_t have, int32_t want);
 void planning_init_member(struct member *m);
 void planning_pump(struct coordinator *c, struct coord_effects *fx);
-// planning_is_between_machines: the hop from a stage to the next leaves the coordinator's machine out.
+// planning_next returns the stage behind a stage, or -1: its steps go to the head only.
+int32_t planning_next(const struct plan *p, int32_t stage);
+// planning_is_between_machines: there is a hop from a stage to the next, and it leaves the coordinator's machine out.
 bool planning_is_between_machines(const struct coordinator *c, const struct chain *ch, int32_t stage);
 // planning_is_possible tells whether those who may hold layers now are enough for a plan; `why` says what is missing.
 bool planning_is_possible(const struct coordinator *c, const struct chain *ch, char why[REASON_CAP]);
@@ -303,7 +307,7 @@ uint32_t admission_n_steps(const struct coordinator *c, const struct chain *ch);
 // now on.
 void recovery_note_ready(struct coordinator *c, struct chain *ch, struct coord_effects *fx);
 // recovery_note_part: a member gets these layers, and keeps of what it holds what lies in them.
-void recovery_note_part(struct member *m, int32_t layer_begin, int32_t layer_end);
+void recovery_note_part(struct member *m, const struct layer_spans *layers);
 
 // sessions.c
 void sessions_init(struct coordinator *c, int32_t *token_memory);

@@ -145,8 +145,8 @@ static void on_link_rtt(struct coordinator *c, int32_t member, const struct msg 
 {
 	struct member *mb = &c->members[member];
 	const struct chain *ch = member_chain(c, member);
-	int32_t next = mb->stage + 1;
-	if (ch == NULL || mb->stage < 0 || next >= ch->plan.n_stages || !node_id_is(ch->plan.stages[next].node, m->u.link_rtt.peer))
+	int32_t next = ch != NULL && mb->stage >= 0 ? planning_next(&ch->plan, mb->stage) : -1;
+	if (next < 0 || !node_id_is(ch->plan.stages[next].node, m->u.link_rtt.peer))
 		return;
 	if (!node_id_is(mb->next_peer, m->u.link_rtt.peer))
 		mb->next_rtt = (struct round_trip){.n = 0};
@@ -338,6 +338,7 @@ void coordinator_init(struct coordinator *c, const struct coordinator_config *co
 	ASSERT(coordinator_n_chains(config) <= CHAINS_MAX);
 	ASSERT(config->n_slots >= 1 && config->n_slots <= SESSIONS_MAX);
 	ASSERT(config->hop_credits >= 1 && config->hop_credits <= HOP_CREDITS_MAX);
+	ASSERT(config->n_rounds >= 1 && config->n_rounds <= ROUNDS_MAX);
 	ASSERT(config->chunk_max >= 1 && config->chunk_max <= CHUNK_TOKENS_MAX);
 	ASSERT(coordinator_buf_bytes(config) + FRAME_STEP_BYTES <= DATA_RECORD_MAX);
 	c->config = *config;
@@ -471,13 +472,12 @@ static void member_status(const struct coordinator *c, const struct member *m, s
 	out->n_threads = m->hello.n_threads;
 	if (ch == NULL || m->stage < 0)
 		return;
-	out->layer_begin = ch->plan.stages[m->stage].layer_begin;
-	out->layer_end = ch->plan.stages[m->stage].layer_end;
-	bool is_last = m->stage == ch->plan.n_stages - 1;
-	if (!is_last && node_id_is(ch->plan.stages[m->stage + 1].node, m->next_peer))
+	out->layers = ch->plan.stages[m->stage].layers;
+	int32_t next = planning_next(&ch->plan, m->stage);
+	if (next >= 0 && node_id_is(ch->plan.stages[next].node, m->next_peer))
 		out->next_rtt = m->next_rtt;
-	bool is_direct = m->next_direct || (!is_last && !planning_is_between_machines(c, ch, m->stage)); // over no relay but the machine it is for
-	text_copy(out->next_link, sizeof out->next_link, is_last ? "head" : is_direct ? "direct" : "relay");
+	bool is_direct = m->next_direct || (next >= 0 && !planning_is_between_machines(c, ch, m->stage)); // over no relay but the machine it is for
+	text_copy(out->next_link, sizeof out->next_link, next < 0 ? "head" : is_direct ? "direct" : "relay");
 }
 
 static void chain_status(const struct coordinator *c, const struct chain *ch, struct coord_chain_status *out)
@@ -528,11 +528,11 @@ static int32_t count_bufs(const struct coordinator *c)
 
 static void check_chain(const struct coordinator *c, const struct chain *ch)
 {
-	ASSERT(ch->credits_out >= 0 && ch->credits_out <= c->config.hop_credits);
-	ASSERT(ch->n_held >= 0 && ch->n_held <= c->config.hop_credits);
-	ASSERT(!ch->draining || ch->credits_out < c->config.hop_credits);
-	for (int32_t i = 0; i < STAGES_MAX; i++)
-		ASSERT(ch->relays[i] >= 0 && ch->relays[i] <= c->config.hop_credits);
+	ASSERT(ch->credits_out >= 0 && ch->credits_out <= ch->hop_credits);
+	ASSERT(ch->n_held >= 0 && ch->n_held <= ch->hop_credits);
+	ASSERT(!ch->draining || ch->credits_out < ch->hop_credits);
+	for (int32_t i = 0; i < SPANS_MAX; i++)
+		ASSERT(ch->relays[i] >= 0 && ch->relays[i] <= ch->hop_credits);
 	for (int32_t slot = 0; slot < c->config.n_slots; slot++) {
 		if (ch->slot_owner[slot] < 0)
 			continue;

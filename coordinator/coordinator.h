@@ -85,7 +85,8 @@ struct coordinator_config {
 	int32_t n_slots;       // of each chain: 1 .. SESSIONS_MAX
 	int32_t ctx_len;
 	int32_t chunk_max;     // tokens of one prefill step; a step frame fits DATA_RECORD_MAX
-	int32_t hop_credits;
+	int32_t hop_credits; // steps one hop may hold, all rounds together
+	int32_t n_rounds;    // of a step, where it can have as many (partition/plan.h)
 	int32_t split[STAGES_MAX];
 	int32_t n_split;       // 0: evenly over who is there
 	int32_t n_nodes_min;   // joined nodes without which there is no plan
@@ -358,7 +359,7 @@ struct coord_member_status {
 	bool is_local;
 	int32_t chain;       // -1: it stands by
 	int32_t stage;       // -1: not in a plan
-	int32_t layer_begin, layer_end;
+	struct layer_spans layers; // of its stage, in each round
 	uint32_t n_threads;
 	char simd[SIMD_NAME_CAP];
 	char next_link[16];  // how it reaches the next stage: "direct", "relay", "head"

@@ -57,7 +57,7 @@ int32_t placement_spares(const struct coordinator *c, const struct chain *ch, st
 		int32_t k = member_of_stage(c, ch, i), spare;
 		if (k >= 0 && member_is_eligible(&c->members[k]))
 			continue;
-		if ((spare = find_spare(c, p.stages[i].layer_end - p.stages[i].layer_begin, &p)) < 0)
+		if ((spare = find_spare(c, layer_spans_count(&p.stages[i].layers), &p)) < 0)
 			continue;
 		p.stages[i].node = out[n++] = c->members[spare].record.id;
 	}
@@ -86,10 +86,10 @@ static void first_layout(const struct coordinator *c, const struct chain *ch, st
 {
 	const struct placed_chain *p = &c->config.placement[ch->index];
 	int32_t at = 0;
-	*out = (struct plan){.n_layers = c->config.n_layers, .n_stages = p->n_stages};
+	*out = (struct plan){.n_layers = c->config.n_layers, .n_stages = p->n_stages, .n_rounds = 1};
 	for (int32_t i = 0; i < p->n_stages; i++) {
-		out->stages[i] = (struct plan_stage){.layer_begin = at, .layer_end = at + p->stages[i].n_layers};
-		at = out->stages[i].layer_end;
+		out->stages[i].layers = layer_spans_one(at, at + p->stages[i].n_layers);
+		at += p->stages[i].n_layers;
 		for (int32_t k = 0; k < c->n_members; k++)
 			if (c->members[k].chain == ch->index && is_called(&c->members[k], p->stages[i].name))
 				out->stages[i].node = c->members[k].record.id;
@@ -108,11 +108,12 @@ static bool has_room(const struct coordinator *c, const struct plan *p, char why
 {
 	for (int32_t i = 0; i < p->n_stages; i++) {
 		const struct member *m = &c->members[member_find(c, p->stages[i].node)];
-		int32_t n = p->stages[i].layer_end - p->stages[i].layer_begin;
+		int32_t n = layer_spans_count(&p->stages[i].layers);
 		if (can_hold(m, n))
 			continue;
-		snprintf(why, REASON_CAP, "nobody stands by for layers %d to %d, and node %s has room for %d", p->stages[i].layer_begin, p->stages[i].layer_end - 1,
-			m->hello.name, m->hello.layers_max);
+		char layers[LAYER_SPANS_CAP];
+		layer_spans_print(&p->stages[i].layers, layers);
+		snprintf(why, REASON_CAP, "nobody stands by for layers %s, and node %s has room for %d", layers, m->hello.name, m->hello.layers_max);
 		return false;
 	}
 	return true;
@@ -131,7 +132,7 @@ bool placement_choose(const struct coordinator *c, const struct chain *ch, struc
 	for (int32_t i = 0; i < base->n_stages; i++) {
 		struct plan_stage *st = &base->stages[i];
 		alive[i] = is_here(c, ch, st->node);
-		int32_t spare = alive[i] ? -1 : find_spare(c, st->layer_end - st->layer_begin, base);
+		int32_t spare = alive[i] ? -1 : find_spare(c, layer_spans_count(&st->layers), base);
 		if (spare >= 0) {
 			st->node = c->members[spare].record.id;
 			alive[i] = true;

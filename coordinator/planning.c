@@ -16,11 +16,25 @@ void planning_init_member(struct member *m)
 	backoff_init(&m->backoff, &load_backoff, load_u64(m->record.id.b));
 }
 
+int32_t planning_next(const struct plan *p, int32_t stage)
+{
+	if (stage + 1 < p->n_stages)
+		return stage + 1;
+	return p->n_rounds > 1 ? 0 : -1;
+}
+
+// prev_of returns the stage before a stage, or -1: its steps come from the head only.
+static int32_t prev_of(const struct plan *p, int32_t stage)
+{
+	if (stage > 0)
+		return stage - 1;
+	return p->n_rounds > 1 ? p->n_stages - 1 : -1;
+}
+
 bool planning_is_between_machines(const struct coordinator *c, const struct chain *ch, int32_t stage)
 {
-	const struct member *a = &c->members[member_of_stage(c, ch, stage)];
-	const struct member *b = &c->members[member_of_stage(c, ch, stage + 1)];
-	return !a->is_local && !b->is_local;
+	int32_t next = planning_next(&ch->plan, stage);
+	return next >= 0 && !c->members[member_of_stage(c, ch, stage)].is_local && !c->members[member_of_stage(c, ch, next)].is_local;
 }
 
 // ---- pairwise keys
@@ -41,9 +55,11 @@ static struct pair *find_pair(struct coordinator *c, struct node_id a, struct no
 
 static bool is_in_plan(const struct chain *ch, const struct pair *p)
 {
-	for (int32_t i = 0; i + 1 < ch->plan.n_stages; i++)
-		if (is_pair(p, ch->plan.stages[i].node, ch->plan.stages[i + 1].node))
+	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
+		int32_t next = planning_next(&ch->plan, i);
+		if (next >= 0 && is_pair(p, ch->plan.stages[i].node, ch->plan.stages[next].node))
 			return true;
+	}
 	return false;
 }
 
@@ -59,11 +75,16 @@ static struct pair *free_pair(struct coordinator *c)
 	return NULL;
 }
 
+static struct pair *find_hop(struct coordinator *c, const struct plan *p, int32_t stage)
+{
+	return find_pair(c, p->stages[stage].node, p->stages[planning_next(p, stage)].node);
+}
+
 // missing_pair returns the first stage whose hop to the next one has no key yet, or -1.
 static int32_t missing_pair(struct coordinator *c, const struct chain *ch)
 {
-	for (int32_t i = 0; i + 1 < ch->plan.n_stages; i++)
-		if (planning_is_between_machines(c, ch, i) && find_pair(c, ch->plan.stages[i].node, ch->plan.stages[i + 1].node) == NULL)
+	for (int32_t i = 0; i < ch->plan.n_stages; i++)
+		if (planning_is_between_machines(c, ch, i) && find_hop(c, &ch->plan, i) == NULL)
 			return i;
 	return -1;
 }
@@ -77,7 +98,7 @@ void planning_on_random(struct coordinator *c, const struct coord_event *ev, str
 		struct pair *p = stage >= 0 ? free_pair(c) : NULL;
 		if (p == NULL)
 			continue;
-		*p = (struct pair){.a = ch->plan.stages[stage].node, .b = ch->plan.stages[stage + 1].node, .used = true};
+		*p = (struct pair){.a = ch->plan.stages[stage].node, .b = ch->plan.stages[planning_next(&ch->plan, stage)].node, .used = true};
 		memcpy(p->psk, ev->u.random.bytes, KEY_BYTES);
 		planning_pump(c, fx);
 		return;
@@ -131,21 +152,18 @@ static void send_plan(struct coordinator *c, const struct chain *ch, int32_t sta
 	p->epoch = ch->plan.epoch;
 	p->n_stages = ch->plan.n_stages;
 	p->stage = stage;
-	p->layers = layer_spans_one(ch->plan.stages[stage].layer_begin, ch->plan.stages[stage].layer_end);
+	p->layers = ch->plan.stages[stage].layers;
 	p->wire = c->config.wire;
 	p->n_slots = c->config.n_slots;
 	p->ctx_len = c->config.ctx_len;
 	p->chunk_max = c->config.chunk_max;
-	p->hop_credits = c->config.hop_credits;
-	if (stage > 0 && planning_is_between_machines(c, ch, stage - 1)) {
-		const struct pair *k = find_pair(c, ch->plan.stages[stage - 1].node, ch->plan.stages[stage].node);
-		fill_peer(&c->members[member_of_stage(c, ch, stage - 1)], k->psk, &p->prev);
-	}
-	if (stage + 1 < ch->plan.n_stages && planning_is_between_machines(c, ch, stage)) {
-		const struct pair *k = find_pair(c, ch->plan.stages[stage].node, ch->plan.stages[stage + 1].node);
-		fill_peer(&c->members[member_of_stage(c, ch, stage + 1)], k->psk, &p->next);
-	}
-	recovery_note_part(&c->members[member], p->layers.at[0].begin, p->layers.at[0].end);
+	p->hop_credits = ch->hop_credits;
+	int32_t prev = prev_of(&ch->plan, stage), next = planning_next(&ch->plan, stage);
+	if (prev >= 0 && planning_is_between_machines(c, ch, prev))
+		fill_peer(&c->members[member_of_stage(c, ch, prev)], find_hop(c, &ch->plan, prev)->psk, &p->prev);
+	if (planning_is_between_machines(c, ch, stage))
+		fill_peer(&c->members[member_of_stage(c, ch, next)], find_hop(c, &ch->plan, stage)->psk, &p->next);
+	recovery_note_part(&c->members[member], &p->layers);
 	c->members[member].stage = stage;
 	c->members[member].told = ch->plan.epoch;
 	c->members[member].loaded = false;
@@ -275,14 +293,16 @@ static bool choose_own(const struct coordinator *c, const struct chain *ch, stru
 	*is_repair = sessions_count_active(c, ch) > 0 && repair(ch, nodes, n + n_spares, out) && (c->config.n_split == 0 || out->n_stages == c->config.n_split);
 	if (*is_repair)
 		return true;
+	struct plan_want want = {.nodes = nodes, .n = n, .n_layers = c->config.n_layers, .n_rounds = c->config.n_rounds};
 	if (c->config.n_split == 0) {
-		plan_even(nodes, n, c->config.n_layers, out);
+		plan_even(&want, out);
 		return true;
 	}
 	if (n < c->config.n_split)
 		return planning_say_missing(c, why, "stages of --split", n, c->config.n_split);
 	struct errmsg em;
-	if (plan_given(nodes, names, c->config.split, c->config.n_split, c->config.n_layers, out, &em) != OK) {
+	want.n = c->config.n_split;
+	if (plan_given(&want, names, c->config.split, out, &em) != OK) {
 		text_copy(why, REASON_CAP, em.text);
 		return false;
 	}
@@ -305,7 +325,7 @@ bool planning_is_possible(const struct coordinator *c, const struct chain *ch, c
 
 static bool same_stages(const struct plan *a, const struct plan *b)
 {
-	return a->n_stages == b->n_stages && memcmp(a->stages, b->stages, (size_t)a->n_stages * sizeof a->stages[0]) == 0;
+	return a->n_stages == b->n_stages && a->n_rounds == b->n_rounds && memcmp(a->stages, b->stages, (size_t)a->n_stages * sizeof a->stages[0]) == 0;
 }
 
 void planning_drop(struct coordinator *c, struct chain *ch, struct coord_effects *fx)

@@ -10,17 +10,17 @@
 
 static bool holds(const struct member *m, struct plan_epoch epoch, int32_t layer)
 {
-	return m->kv_epoch.v == epoch.v && layer >= m->kv_begin && layer < m->kv_end;
+	return m->kv_epoch.v == epoch.v && layer_set_has(&m->kv, layer);
 }
 
 // find_lost returns the range of layers from the first to the last that has nothing of the session; false: none has not.
 static bool find_lost(const struct coordinator *c, const struct chain *ch, struct plan_epoch epoch, int32_t *begin, int32_t *end)
 {
 	*begin = *end = -1;
-	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
-		const struct plan_stage *st = &ch->plan.stages[i];
-		const struct member *m = &c->members[member_of_stage(c, ch, i)];
-		for (int32_t layer = st->layer_begin; layer < st->layer_end; layer++) {
+	for (int32_t i = 0; i < plan_n_spans(&ch->plan); i++) {
+		const struct layer_span *span = plan_span(&ch->plan, i);
+		const struct member *m = &c->members[member_of_stage(c, ch, i % ch->plan.n_stages)];
+		for (int32_t layer = span->begin; layer < span->end; layer++) {
 			if (holds(m, epoch, layer))
 				continue;
 			*begin = *begin < 0 ? layer : *begin;
@@ -34,12 +34,11 @@ static bool find_lost(const struct coordinator *c, const struct chain *ch, struc
 static int32_t find_source(const struct coordinator *c, const struct chain *ch, struct plan_epoch epoch, int32_t layer)
 {
 	int32_t best = 0;
-	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
-		const struct plan_stage *st = &ch->plan.stages[i];
-		const struct member *m = &c->members[member_of_stage(c, ch, i)];
-		int32_t at = m->kv_epoch.v == epoch.v ? m->sent_layer : 0;
-		if (at > best && at <= layer && st->layer_begin < at && at <= st->layer_end)
-			best = at;
+	for (int32_t i = 0; i < plan_n_spans(&ch->plan); i++) {
+		const struct layer_span *span = plan_span(&ch->plan, i);
+		const struct member *m = &c->members[member_of_stage(c, ch, i % ch->plan.n_stages)];
+		for (int32_t at = span->begin + 1; m->kv_epoch.v == epoch.v && at <= span->end && at <= layer; at++)
+			best = layer_set_has(&m->sent, at) ? at : best;
 	}
 	return best;
 }
@@ -88,14 +87,16 @@ void recovery_note_ready(struct coordinator *c, struct chain *ch, struct coord_e
 	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
 		struct member *m = &c->members[member_of_stage(c, ch, i)];
 		m->kv_epoch = ch->plan.epoch;
-		m->kv_begin = ch->plan.stages[i].layer_begin;
-		m->kv_end = ch->plan.stages[i].layer_end;
-		m->sent_layer = i + 1 < ch->plan.n_stages ? m->kv_end : 0;
+		m->kv = layer_set_of(&ch->plan.stages[i].layers);
+		memset(&m->sent, 0, sizeof m->sent);
+		for (int32_t r = 0; r < ch->plan.n_rounds; r++)
+			if (r * ch->plan.n_stages + i + 1 < plan_n_spans(&ch->plan))
+				layer_set_add(&m->sent, ch->plan.stages[i].layers.at[r].end);
 	}
 }
 
-void recovery_note_part(struct member *m, int32_t layer_begin, int32_t layer_end)
+void recovery_note_part(struct member *m, const struct layer_spans *layers)
 {
-	m->kv_begin = m->kv_begin > layer_begin ? m->kv_begin : layer_begin;
-	m->kv_end = m->kv_end < layer_end ? m->kv_end : layer_end;
+	struct layer_set part = layer_set_of(layers);
+	layer_set_keep(&m->kv, &part);
 }

@@ -16,7 +16,10 @@ void ring_reset(struct coordinator *c, struct chain *ch)
 {
 	for (int32_t i = 0; i < c->n_replies; i++)
 		ASSERT(c->replies[i].chain != ch->index);
-	ch->credits_out = c->config.hop_credits;
+	// Buffers are as many, however many rounds share them; a round needs one to go on.
+	int32_t n = c->config.hop_credits / ch->plan.n_rounds;
+	ch->hop_credits = n > 1 ? n : 1;
+	ch->credits_out = ch->hop_credits;
 	ch->draining = false;
 	ch->n_held = 0;
 	memset(ch->relays, 0, sizeof ch->relays);
@@ -26,7 +29,7 @@ void ring_on_retired(struct coordinator *c, int32_t member)
 {
 	struct chain *ch = member_chain(c, member);
 	bool is_first = ch != NULL && ch->plan_state == PLAN_READY && c->members[member].stage == 0;
-	if (is_first && ch->credits_out < c->config.hop_credits)
+	if (is_first && ch->credits_out < ch->hop_credits)
 		ch->draining = true;
 }
 
@@ -34,11 +37,10 @@ void ring_give_credit(struct coordinator *c, struct chain *ch, struct coord_effe
 {
 	ASSERT(ch->n_held > 0);
 	ch->n_held--;
-	int32_t last = ch->plan.n_stages - 1;
-	struct coord_link *l = coord_link_of(c, member_of_stage(c, ch, last), COORD_LINK_DATA);
+	struct coord_link *l = coord_link_of(c, member_of_stage(c, ch, ch->plan.n_stages - 1), COORD_LINK_DATA);
 	if (l == NULL)
 		return; // the plan goes with the link
-	struct credit cr = {.n = 1, .src_stage = STAGE_HEAD, .dst_stage = (uint16_t)last, .epoch = ch->plan.epoch};
+	struct credit cr = {.n = 1, .src_stage = STAGE_HEAD, .dst_stage = (uint16_t)(plan_n_spans(&ch->plan) - 1), .epoch = ch->plan.epoch};
 	uint8_t frame[FRAME_CREDIT_BYTES];
 	credit_encode(&cr, frame);
 	coord_link_use(c, l);
@@ -129,7 +131,7 @@ static bool is_owed(const struct coordinator *c, const struct session *s, const 
 
 static void on_reply(struct coordinator *c, struct chain *ch, struct coord_link *l, const struct step *st, struct coord_effects *fx)
 {
-	if (st->wire != c->config.wire || ch->n_held >= c->config.hop_credits) {
+	if (st->wire != c->config.wire || ch->n_held >= ch->hop_credits) {
 		bad_peer(c, l, "a step of another wire type, or more steps than credits", fx);
 		return;
 	}
@@ -176,10 +178,11 @@ static void relay(struct coordinator *c, struct coord_link *l, struct coord_link
 	coord_fx(fx, COORD_FX_RELAY)->u.close.link = to->handle;
 }
 
-// is_hop tells whether a frame goes from its sender's own stage to the neighbour `step` stages on.
+// is_hop tells whether a frame goes from a span of its sender's to the one that is `step` on along the road.
 static bool is_hop(const struct coordinator *c, const struct chain *ch, const struct coord_link *l, uint16_t src, uint16_t dst, int32_t step)
 {
-	return src == c->members[l->member].stage && dst < ch->plan.n_stages && dst == src + step;
+	int32_t n = plan_n_spans(&ch->plan);
+	return src < n && src % ch->plan.n_stages == c->members[l->member].stage && dst < n && dst == src + step;
 }
 
 // relay_step: who ignores its credits is closed here, before the queue of the one that it floods is full.
@@ -189,13 +192,13 @@ static void relay_step(struct coordinator *c, struct chain *ch, struct coord_lin
 		bad_peer(c, l, "a step for a stage that is not its neighbour", fx);
 		return;
 	}
-	if (ch->relays[st->src_stage] >= c->config.hop_credits) {
+	if (ch->relays[st->src_stage] >= ch->hop_credits) {
 		bad_peer(c, l, "more steps to its neighbour than credits", fx);
 		return;
 	}
 	struct coord_link *to = ch->relays[st->src_stage] > 0 ? coord_link_find(c, ch->relay_link[st->src_stage]) : NULL;
 	if (to == NULL || to->closing)
-		to = coord_link_of(c, member_of_stage(c, ch, st->dst_stage), COORD_LINK_DATA);
+		to = coord_link_of(c, member_of_stage(c, ch, st->dst_stage % ch->plan.n_stages), COORD_LINK_DATA);
 	ch->relays[st->src_stage]++;
 	ch->relay_link[st->src_stage] = to != NULL ? to->handle : 0;
 	relay(c, l, to, fx);
@@ -212,7 +215,7 @@ static void relay_credit(struct coordinator *c, struct chain *ch, struct coord_l
 		return;
 	}
 	ch->relays[cr->dst_stage] -= cr->n;
-	relay(c, l, coord_link_of(c, member_of_stage(c, ch, cr->dst_stage), COORD_LINK_DATA), fx);
+	relay(c, l, coord_link_of(c, member_of_stage(c, ch, cr->dst_stage % ch->plan.n_stages), COORD_LINK_DATA), fx);
 }
 
 // ---- frames
@@ -227,10 +230,9 @@ static void on_step(struct coordinator *c, struct coord_link *l, const uint8_t *
 	struct chain *ch = member_chain(c, l->member);
 	if (ch == NULL || st.epoch.v != ch->plan.epoch.v || ch->plan_state != PLAN_READY)
 		return;
-	int32_t last = ch->plan.n_stages - 1;
 	if (st.dst_stage != STAGE_HEAD)
 		relay_step(c, ch, l, &st, fx);
-	else if (c->members[l->member].stage != last || st.src_stage != last)
+	else if (c->members[l->member].stage != ch->plan.n_stages - 1 || st.src_stage != plan_n_spans(&ch->plan) - 1)
 		bad_peer(c, l, "a step to the head from a stage that is not the last", fx);
 	else
 		on_reply(c, ch, l, &st, fx);
@@ -250,12 +252,12 @@ static void on_credit(struct coordinator *c, struct coord_link *l, const uint8_t
 		relay_credit(c, ch, l, &cr, fx);
 		return;
 	}
-	if (c->members[l->member].stage != 0 || cr.src_stage != 0 || cr.n > c->config.hop_credits - ch->credits_out) {
+	if (c->members[l->member].stage != 0 || cr.src_stage != 0 || cr.n > ch->hop_credits - ch->credits_out) {
 		bad_peer(c, l, "a credit that was not owed", fx);
 		return;
 	}
 	ch->credits_out += cr.n;
-	ch->draining = ch->draining && ch->credits_out < c->config.hop_credits;
+	ch->draining = ch->draining && ch->credits_out < ch->hop_credits;
 	ch->credited_ns = c->now_ns;
 }
 
@@ -280,10 +282,9 @@ void ring_on_step_failed(struct coordinator *c, int32_t member, const struct msg
 		sessions_restart(c, s, fx);
 		return;
 	}
-	const struct plan_stage *st = &ch->plan.stages[c->members[member].stage];
-	char text[2 * REASON_CAP];
-	snprintf(text, sizeof text, "node %s (layers %d to %d): %s", c->members[member].hello.name, st->layer_begin, st->layer_end - 1,
-		m->u.step_failed.error);
+	char text[2 * REASON_CAP + LAYER_SPANS_CAP], layers[LAYER_SPANS_CAP];
+	layer_spans_print(&ch->plan.stages[c->members[member].stage].layers, layers);
+	snprintf(text, sizeof text, "node %s (layers %s): %s", c->members[member].hello.name, layers, m->u.step_failed.error);
 	sessions_end(c, s, COORD_END_ERROR, m->u.step_failed.code == STEP_NON_FINITE ? ERR_NON_FINITE : ERR_STATE, text, fx);
 }
 
@@ -302,38 +303,38 @@ static int64_t stall_ns(const struct coordinator *c, const struct session *s)
 	return since + c->config.stall_ns;
 }
 
-// held_by returns how many steps are known to be at a stage and its hop out; -1: its neighbour sends to it directly, unseen from here.
-static int32_t held_by(const struct coordinator *c, const struct chain *ch, int32_t stage)
+// held_by returns how many steps are known to be at a span and its hop out; -1: its neighbour sends to it directly, unseen from here.
+static int32_t held_by(const struct coordinator *c, const struct chain *ch, int32_t span)
 {
-	if (stage == 0)
-		return c->config.hop_credits - ch->credits_out;
-	return c->members[member_of_stage(c, ch, stage - 1)].next_direct ? -1 : ch->relays[stage - 1];
+	if (span == 0)
+		return ch->hop_credits - ch->credits_out;
+	return c->members[member_of_stage(c, ch, (span - 1) % ch->plan.n_stages)].next_direct ? -1 : ch->relays[span - 1];
 }
 
-// stuck_stage returns the first stage that may keep what is waited for: the last one that is known to hold a step; when none does, the
+// stuck_span returns the first span that may keep what is waited for: the last one that is known to hold a step; when none does, the
 // one behind the last hop that can be seen.
-static int32_t stuck_stage(const struct coordinator *c, const struct chain *ch)
+static int32_t stuck_span(const struct coordinator *c, const struct chain *ch)
 {
-	int32_t holder = -1, seen = 0;
-	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
+	int32_t holder = -1, seen = 0, n_spans = plan_n_spans(&ch->plan);
+	for (int32_t i = 0; i < n_spans; i++) {
 		int32_t n = held_by(c, ch, i);
 		holder = n > 0 ? i : holder;
 		seen = n >= 0 ? i : seen;
 	}
 	if (holder >= 0)
 		return holder;
-	return seen + 1 < ch->plan.n_stages ? seen + 1 : seen;
+	return seen + 1 < n_spans ? seen + 1 : seen;
 }
 
 static void give_up(struct coordinator *c, struct session *s, struct coord_effects *fx)
 {
 	struct chain *ch = &c->chains[s->chain];
-	int32_t stage = stuck_stage(c, ch);
-	const struct plan_stage *st = &ch->plan.stages[stage];
+	int32_t span = stuck_span(c, ch), stage = span % ch->plan.n_stages;
 	const char *name = c->members[member_of_stage(c, ch, stage)].hello.name;
-	char text[2 * REASON_CAP];
-	snprintf(text, sizeof text, "no progress for %lld s: waiting for node %s (layers %d to %d)%s", (long long)(c->config.stall_ns / 1000000000), name,
-		st->layer_begin, st->layer_end - 1, stage == ch->plan.n_stages - 1 ? "" : ", or one behind it");
+	char text[2 * REASON_CAP + LAYER_SPANS_CAP], layers[LAYER_SPANS_CAP];
+	layer_spans_print(&ch->plan.stages[stage].layers, layers);
+	snprintf(text, sizeof text, "no progress for %lld s: waiting for node %s (layers %s)%s", (long long)(c->config.stall_ns / 1000000000), name,
+		layers, span == plan_n_spans(&ch->plan) - 1 ? "" : ", or one behind it");
 	coord_log(fx, LOG_WARNING, "an answer makes %s: beginning again with a new plan", text);
 	sessions_end(c, s, COORD_END_ERROR, ERR_TIMEOUT, text, fx);
 	planning_drop(c, ch, fx);

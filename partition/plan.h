@@ -1,4 +1,8 @@
-// A plan: which layers each stage of the ring runs. Pure.
+// A plan: which layers each stage of the ring runs, in each round of a step. Pure.
+//
+// A step walks the ring n_rounds times. Its road is one span after the other: span r * n_stages + i is what stage i runs in round r, and
+// begins at the layer where the span before it ends. With several rounds a machine whose weights do not all fit reads the next ones while
+// the step is with others (partition/cost.h says when that pays); one round has the fewest hops.
 //
 // Layers are split evenly, or as the operator gave them, and a plan that lost stages is repaired.
 // A planner by cost (partition/cost.h) would fill the same struct.
@@ -7,6 +11,7 @@
 
 #include "base/err.h"
 #include "base/ids.h"
+#include "base/layer_spans.h"
 #include "base/limits.h"
 
 #include <stdbool.h>
@@ -14,27 +19,45 @@
 
 struct plan_stage {
 	struct node_id node;
-	int32_t layer_begin, layer_end; // never empty
+	struct layer_spans layers; // one span for each round; together never empty
 };
 
 struct plan {
 	struct plan_epoch epoch;
 	int32_t n_layers;
-	int32_t n_stages;
-	struct plan_stage stages[STAGES_MAX]; // in ring order: stage 0 begins at layer 0, each begins where the one before ends
+	int32_t n_stages, n_rounds; // one stage has one round
+	struct plan_stage stages[STAGES_MAX]; // in ring order
 };
 
-// plan_even splits n_layers over n nodes in the given order, the first ones taking the remainder; nodes beyond n_layers stay out.
+// What a plan is made of.
+struct plan_want {
+	const struct node_id *nodes; // (n) in ring order
+	int32_t n;
+	int32_t n_layers;
+	int32_t n_rounds; // at most; fewer where no stage has a layer for each
+};
+
+// plan_even splits the layers over the nodes, the first ones taking the remainder; nodes beyond n_layers stay out.
 // n >= 1. The epoch is the caller's to set.
-void plan_even(const struct node_id *nodes, int32_t n, int32_t n_layers, struct plan *out);
-// plan_given takes the layers of each stage as an operator wrote them. ERR_RANGE when a stage is empty or the sum is not n_layers;
-// the message names the stage by `names`.
-MUST_USE enum err plan_given(const struct node_id *nodes, const char *const *names, const int32_t *layers, int32_t n, int32_t n_layers,
-	struct plan *out, struct errmsg *em);
+void plan_even(const struct plan_want *w, struct plan *out);
+// plan_given takes the layers of each stage, all rounds together, as an operator wrote them. ERR_RANGE when a stage is empty or the sum is not
+// n_layers; the message names the stage by `names`.
+MUST_USE enum err plan_given(const struct plan_want *w, const char *const *names, const int32_t *layers, struct plan *out, struct errmsg *em);
 // plan_repair changes as little of `old` as it can when the stages that are not `alive` (one flag each) are lost: who is left keeps its layers and
 // place; a gap goes to a spare node, or is shared by the neighbours it had. ERR_NOT_FOUND: nobody is left. The epoch is the caller's to set.
 MUST_USE enum err plan_repair(const struct plan *old, const bool *alive, const struct node_id *spares, int32_t n_spares, struct plan *out);
-// plan_check asserts nothing: ERR_RANGE says that stages are not contiguous, empty, or do not cover the model.
+// plan_check asserts nothing: ERR_RANGE says that spans are not contiguous, stages empty, or that they do not cover the model.
 MUST_USE enum err plan_check(const struct plan *p);
+
+// plan_n_spans returns the length of a step's road, plan_span the span at a place of it.
+static inline int32_t plan_n_spans(const struct plan *p)
+{
+	return p->n_stages * p->n_rounds;
+}
+
+static inline const struct layer_span *plan_span(const struct plan *p, int32_t at)
+{
+	return &p->stages[at % p->n_stages].layers.at[at / p->n_stages];
+}
 
 #endif

@@ -30,8 +30,8 @@ static struct sim_hop *hop_to(struct sim_ledger *l, uint16_t stage, uint64_t epo
 {
 	if (l == NULL)
 		return NULL;
-	int32_t h = stage == STAGE_HEAD ? l->n_stages : stage;
-	return epoch == l->epoch && h <= l->n_stages ? &l->hops[h] : NULL;
+	int32_t h = stage == STAGE_HEAD ? l->n_spans : stage;
+	return epoch == l->epoch && h <= l->n_spans ? &l->hops[h] : NULL;
 }
 
 // ---- plans
@@ -58,8 +58,10 @@ static void begin_plan(struct sim_world *w, const struct msg_plan *p)
 		return; // replaced within the step that made it
 	if (p->epoch.v < w->ledgers[chain].epoch)
 		sim_world_fail(w, "a plan of epoch %llu after one of %llu", (unsigned long long)p->epoch.v, (unsigned long long)w->ledgers[chain].epoch);
-	w->ledgers[chain] = (struct sim_ledger){.epoch = p->epoch.v, .n_stages = p->n_stages, .hop_credits = p->hop_credits};
+	w->ledgers[chain] = (struct sim_ledger){.epoch = p->epoch.v, .n_stages = p->n_stages, .n_spans = p->n_stages * p->layers.n,
+		.hop_credits = p->hop_credits};
 	w->counts.n_plans++;
+	w->counts.n_piped += p->layers.n > 1;
 	struct sim_record r = {.type = SIM_REC_PLAN, .begin_ns = w->now_ns, .end_ns = w->now_ns, .epoch = p->epoch, .index = p->n_stages};
 	sim_tell(w, &r);
 }
@@ -192,10 +194,10 @@ void checks_on_revoked(struct sim_world *w, int32_t party, struct node_id who)
 
 static void check_hops(struct sim_world *w, const struct sim_ledger *l)
 {
-	for (int32_t i = 0; i <= l->n_stages; i++) {
+	for (int32_t i = 0; i <= l->n_spans; i++) {
 		const struct sim_hop *h = &l->hops[i];
 		if (h->steps_sent != h->credits_come)
-			sim_world_fail(w, "hop %d of %d: %llu steps sent, %llu come, %llu credits sent, %llu come", i, l->n_stages, (unsigned long long)h->steps_sent,
+			sim_world_fail(w, "hop %d of %d: %llu steps sent, %llu come, %llu credits sent, %llu come", i, l->n_spans, (unsigned long long)h->steps_sent,
 				(unsigned long long)h->steps_come, (unsigned long long)h->credits_sent, (unsigned long long)h->credits_come);
 	}
 }

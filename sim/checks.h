@@ -14,7 +14,7 @@ struct sim_world;
 struct sim_conn;
 struct sim_node;
 
-// Steps and credits of one hop under the running plan. Hop h leads to stage h, the last one to the head.
+// Steps and credits of one hop under the running plan. Hop h leads to span h, the last one to the head.
 struct sim_hop {
 	uint64_t steps_sent, steps_come, credits_sent, credits_come;
 };
@@ -23,11 +23,11 @@ struct sim_hop {
 
 struct sim_ledger {
 	uint64_t epoch;
-	int32_t n_stages, hop_credits;
+	int32_t n_stages, n_spans, hop_credits;
 	int32_t machine[STAGES_MAX];
 	bool lost[STAGES_MAX];
 	int32_t n_lost;    // machines of the plan that went down since it was sent
-	struct sim_hop hops[STAGES_MAX + 1];
+	struct sim_hop hops[SPANS_MAX + 1];
 };
 
 // The coordinator sends this plan to a machine's node.

@@ -141,6 +141,8 @@ static void draw_shape(struct trial *t)
 	}
 	c->link_age_ns = rng_below(&r, 3) == 0 ? between(&r, 10, 40) * S : 0;
 	c->encrypt = sim_mix(t->p->seed, 77) % 20 == 0;
+	uint64_t rounds = sim_mix(t->p->seed, 78); // a third of the clusters is a piped ring
+	c->n_rounds = t->p->scenario == NULL && rounds % 3 == 0 ? (int32_t)(2 + rounds / 3 % 5) : 1;
 	if (t->p->model != NULL)
 		c->model = *t->p->model;
 	c->seed = t->p->seed;

@@ -259,6 +259,7 @@ static void init_head(struct sim_world *w)
 	k->ctx_len = c->ctx_len;
 	k->chunk_max = c->chunk_max;
 	k->hop_credits = c->hop_credits;
+	k->n_rounds = c->n_rounds > 0 ? c->n_rounds : 1;
 	k->n_split = c->n_split;
 	memcpy(k->split, c->split, sizeof k->split);
 	k->n_nodes_min = c->n_nodes_min;
@@ -278,6 +279,8 @@ static enum err check_config(const struct sim_config *c, struct errmsg *em)
 		return errmsg_fail(em, ERR_RANGE, "%d machines (want 1 to %d)", c->n_machines, SIM_MACHINES_MAX);
 	if (c->n_slots < 1 || c->n_slots > SESSIONS_MAX || c->hop_credits < 1 || c->hop_credits > HOP_CREDITS_MAX)
 		return errmsg_fail(em, ERR_RANGE, "%d slots (want 1 to %d), %d credits (want 1 to %d)", c->n_slots, SESSIONS_MAX, c->hop_credits, HOP_CREDITS_MAX);
+	if (c->n_rounds < 0 || c->n_rounds > ROUNDS_MAX)
+		return errmsg_fail(em, ERR_RANGE, "%d rounds (want 1 to %d)", c->n_rounds, ROUNDS_MAX);
 	if (c->chunk_max < 1 || c->chunk_max > CHUNK_TOKENS_MAX || c->ctx_len < 2 || c->ctx_len > CTX_MAX)
 		return errmsg_fail(em, ERR_RANGE, "chunks of %d tokens in a context of %d", c->chunk_max, c->ctx_len);
 	return OK;

@@ -107,6 +107,7 @@ struct sim_config {
 	struct sim_model_config model;
 	enum wire_type wire;
 	int32_t n_slots, ctx_len, chunk_max, hop_credits, n_nodes_min;
+	int32_t n_rounds;        // 0: one
 	int32_t split[STAGES_MAX], n_split;
 	int32_t n_chains;        // 0: one
 	const struct placed_chain *placement; // (n_chains) by machines' names, borrowed; NULL: the coordinator deals
@@ -227,6 +228,7 @@ void sim_world_fail(struct sim_world *w, const char *fmt, ...) PRINTF_LIKE(2, 3)
 struct sim_counts {
 	uint64_t n_events, n_steps_of_cores, n_frames, n_tokens;
 	uint32_t n_plans;        // sent
+	uint32_t n_piped;        // of them, with more than one round
 	uint32_t n_handshakes, n_links_lost;
 	uint32_t n_ended_well, n_ended_badly, n_cancelled, n_lost, n_refused; // requests
 	uint32_t n_node_losses;  // a machine of the running plan went down

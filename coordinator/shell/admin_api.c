@@ -78,6 +78,15 @@ static void add_report(json_t *o, const struct coord_member_status *m)
 		json_object_update_new(o, json_pack("{s:I, s:I}", "next_heard", (json_int_t)r->next_heard, "next_late", (json_int_t)r->next_late));
 }
 
+// spans_json: [begin, end) of each round.
+static json_t *spans_json(const struct layer_spans *s)
+{
+	json_t *all = json_array();
+	for (int32_t i = 0; i < s->n; i++)
+		json_array_append_new(all, json_pack("[i, i]", (int)s->at[i].begin, (int)s->at[i].end));
+	return all;
+}
+
 // add_blocks: how far a member is with fetching the model.
 static void add_blocks(json_t *o, const struct block_progress *p)
 {
@@ -96,8 +105,7 @@ static json_t *member_json(const struct coord_runtime *coord, const struct coord
 	json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:i, s:s, s:I}", "id", id, "name", m->name, "state", m->state, "detail", m->detail,
 		"address", m->remote, "local", m->is_local, "threads", (int)m->n_threads, "simd", m->simd, "relayed_frames", (json_int_t)m->n_relayed);
 	if (m->stage >= 0)
-		json_object_update_new(o, json_pack("{s:i, s:i, s:i, s:s}", "stage", (int)m->stage, "layer_begin", (int)m->layer_begin, "layer_end",
-			(int)m->layer_end, "next_link", m->next_link));
+		json_object_update_new(o, json_pack("{s:i, s:o, s:s}", "stage", (int)m->stage, "layers", spans_json(&m->layers), "next_link", m->next_link));
 	if (has_chains && m->chain >= 0)
 		json_object_set_new(o, "chain", json_integer(m->chain));
 	add_round_trip(o, "rtt_ms", "rtt_n", &m->rtt);

@@ -58,6 +58,7 @@ static void add_counts(struct sim_counts *to, const struct sim_counts *c)
 	to->n_frames += c->n_frames;
 	to->n_tokens += c->n_tokens;
 	to->n_plans += c->n_plans;
+	to->n_piped += c->n_piped;
 	to->n_handshakes += c->n_handshakes;
 	to->n_links_lost += c->n_links_lost;
 	to->n_ended_well += c->n_ended_well;

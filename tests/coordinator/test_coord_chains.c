@@ -171,9 +171,9 @@ static void who_stands_by_takes_a_lost_part_whole(void **state)
 	struct coord_member_status spare = member(&h, 6);
 	assert_int_equal(spare.chain, 1);
 	assert_int_equal(spare.stage, 1);
-	assert_int_equal(spare.layer_begin, 2);
-	assert_int_equal(spare.layer_end, 6);
-	assert_int_equal(member(&h, 3).layer_end, 2);
+	assert_int_equal(spare.layers.at[0].begin, 2);
+	assert_int_equal(spare.layers.at[0].end, 6);
+	assert_int_equal(member(&h, 3).layers.at[0].end, 2);
 	arrive(&h, 4); // its place is taken
 	assert_int_equal(member(&h, 4).chain, -1);
 	assert_int_equal(member(&h, 6).stage, 1);
@@ -235,12 +235,12 @@ static void neighbours_that_have_room_share_what_nobody_else_takes(void **state)
 	h.now += 2 * S;
 	tick(&h);
 	load_chain(&h, 0, 2);
-	assert_int_equal(member(&h, 2).layer_begin, 0);
-	assert_int_equal(member(&h, 2).layer_end, 6);
+	assert_int_equal(member(&h, 2).layers.at[0].begin, 0);
+	assert_int_equal(member(&h, 2).layers.at[0].end, 6);
 	arrive_with(&h, 3, 3); // a newcomer gives the placement its shape back
 	load_chain(&h, 0, 3);
 	assert_int_equal(member(&h, 3).stage, 0);
-	assert_int_equal(member(&h, 2).layer_begin, 3);
+	assert_int_equal(member(&h, 2).layers.at[0].begin, 3);
 	stop(&h);
 }
 

@@ -346,7 +346,7 @@ static void a_node_is_revoked_while_keys_are_drawn(void **state)
 	stored(&h, revoke(&h, "node2"), OK);
 	random_bytes(&h);
 	be_ready(&h, 1);
-	assert_int_equal(status(&h).members[0].layer_end, 6);
+	assert_int_equal(status(&h).members[0].layers.at[0].end, 6);
 	stop(&h);
 }
 

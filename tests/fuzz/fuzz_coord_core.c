@@ -192,7 +192,7 @@ static void send_step(struct world *w, size_t link)
 		.seq = b >> 4,
 		.pos = c & 15,
 		.n_tokens = 1 + (c >> 4) % 4,
-		.src_stage = (uint16_t)stage,
+		.src_stage = (uint16_t)(stage + (a & 0x20 ? 2 : 0)), // of two machines, in the second round
 		.dst_stage = a & 0x40 ? (uint16_t)(stage + 1) : STAGE_HEAD};
 	uint32_t rows = s.reply == REPLY_ALL || (a & 0x40) ? s.n_tokens : s.reply == REPLY_LAST;
 	s.payload_len = rows * HIDDEN * 4;
@@ -349,7 +349,7 @@ static void one(struct world *w)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct coordinator_config config = {.self = {{99}},
+	const struct coordinator_config config = {.self = {{99}},
 		.n_layers = 4,
 		.hidden_dim = HIDDEN,
 		.vocab_size = 8,
@@ -357,6 +357,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.ctx_len = CTX,
 		.chunk_max = 4,
 		.hop_credits = 3,
+		.n_rounds = size % 3 == 0 ? 2 : 1,
 		.stop_ids = {7},
 		.n_stop_ids = 1,
 		.session_wait_ns = 20000000000,

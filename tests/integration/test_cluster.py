@@ -48,9 +48,31 @@ def test_every_cut_of_the_layers_gives_one_hash(cluster):
         for name in "abcde":
             cluster.join(name, "--threads", "1")
         status = ready_with(cluster, len(cut))
-        assert [s["layer_end"] - s["layer_begin"] for s in stages(status)] == cut
+        assert [sum(end - begin for begin, end in s["layers"]) for s in stages(status)] == cut
         assert stages(status)[0]["local"] == local
         same(cluster.run("One two three", n=4), alone)
+        for p in cluster.processes.values():
+            p.kill()
+
+
+def rounds_of(cut, k):
+    """How many layers each stage runs in each round, as partition/plan.h says."""
+    return [[(r + 1) * n // k - r * n // k for r in range(k)] for n in cut]
+
+
+@pytest.mark.deadline(300)
+def test_every_number_of_rounds_gives_one_hash(cluster):
+    """Rounds that divide the layers and that do not, uneven stages, the coordinator's own node among them or not."""
+    alone = cluster.run_alone("One two three", "--prefill-chunk", "3", n=6)
+    port = free_port()
+    for cut, k, local in [([15, 15], 2, True), ([20, 10], 3, False), ([7, 12, 11], 5, False), ([1, 28, 1], 4, True), ([10, 9, 11], 16, True), ([30], 4, True)]:
+        cluster.serve("--split", ",".join(map(str, cut)), "--rounds", k, "--nodes", "3", "--prefill-chunk", "2", *([] if local else ["--no-node"]), port=port)
+        for name in "abc":
+            cluster.join(name, "--threads", "1")
+        status = ready_with(cluster, len(cut))
+        k = min(k, max(cut)) if len(cut) > 1 else 1  # no round in which nobody has a layer
+        assert [[end - begin for begin, end in s["layers"]] for s in stages(status)] == rounds_of(cut, k)
+        same(cluster.run("One two three", n=6), alone)
         for p in cluster.processes.values():
             p.kill()
 

@@ -80,8 +80,8 @@ def test_a_cluster_names_the_node_too_and_serves_the_next_request(tiny, loud):
     for name in "ab":
         tiny.join(name, "--threads", "1")
     status = tiny.wait_ready()
-    guilty, = [n for n in status["nodes"] if n["layer_begin"] <= LAYER < n["layer_end"]]
-    assert (guilty["layer_begin"], guilty["layer_end"]) == (2, 4)
+    guilty, = [n for n in status["nodes"] if any(begin <= LAYER < end for begin, end in n["layers"])]
+    assert guilty["layers"] == [[2, 4]]
     for _ in range(2):
         p = tiny.run_raw(FINE, n=8, check=False)
         assert p.returncode == 1 and "node %s (layers 2 to 3): " % guilty["name"] in p.stderr

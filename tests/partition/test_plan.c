@@ -11,27 +11,63 @@
 static const struct node_id nodes[6] = {{{0}}, {{1}}, {{2}}, {{3}}, {{4}}, {{5}}};
 static const char *const names[6] = {"here", "kitchen", "attic", "cellar", "shed", "roof"};
 
+static struct plan_want of_nodes(int32_t n, int32_t n_layers, int32_t n_rounds)
+{
+	return (struct plan_want){.nodes = nodes, .n = n, .n_layers = n_layers, .n_rounds = n_rounds};
+}
+
+static struct plan even(int32_t n, int32_t n_layers, int32_t n_rounds)
+{
+	struct plan p;
+	struct plan_want w = of_nodes(n, n_layers, n_rounds);
+	plan_even(&w, &p);
+	return p;
+}
+
+static void assert_span(const struct plan *p, int32_t at, int32_t begin, int32_t end)
+{
+	assert_int_equal(plan_span(p, at)->begin, begin);
+	assert_int_equal(plan_span(p, at)->end, end);
+}
+
 static void an_even_split_gives_the_first_ones_the_rest(void **state)
 {
 	(void)state;
-	struct plan p;
-	plan_even(nodes, 4, 30, &p);
+	struct plan p = even(4, 30, 1);
 	assert_int_equal(p.n_stages, 4);
-	assert_int_equal(p.stages[0].layer_end, 8);
-	assert_int_equal(p.stages[1].layer_end, 16);
-	assert_int_equal(p.stages[3].layer_end - p.stages[3].layer_begin, 7);
+	assert_span(&p, 0, 0, 8);
+	assert_span(&p, 1, 8, 16);
+	assert_span(&p, 3, 23, 30);
 	assert_int_equal(plan_check(&p), OK);
+}
+
+static void rounds_cut_the_layers_of_each_stage(void **state)
+{
+	(void)state;
+	struct plan p = even(2, 10, 3); // 5 and 5: 1, 2 and 2 in the rounds
+	assert_int_equal(p.n_rounds, 3);
+	assert_span(&p, 0, 0, 1);
+	assert_span(&p, 1, 1, 2);
+	assert_span(&p, 2, 2, 4);
+	assert_span(&p, 3, 4, 6);
+	assert_span(&p, 4, 6, 8);
+	assert_span(&p, 5, 8, 10);
+	assert_int_equal(layer_spans_count(&p.stages[1].layers), 5);
+	assert_int_equal(even(1, 10, 3).n_rounds, 1); // nobody to wait for
+	assert_int_equal(even(3, 7, 9).n_rounds, 3);  // the largest stage has three layers
 }
 
 static void every_even_split_covers_the_model(void **state)
 {
 	(void)state;
-	struct plan p;
 	for (int32_t n = 1; n <= 6; n++) {
 		for (int32_t layers = 1; layers <= 40; layers++) {
-			plan_even(nodes, n, layers, &p);
-			assert_int_equal(plan_check(&p), OK);
-			assert_int_equal(p.n_stages, n < layers ? n : layers);
+			for (int32_t k = 1; k <= ROUNDS_MAX; k++) {
+				struct plan p = even(n, layers, k);
+				assert_int_equal(plan_check(&p), OK);
+				assert_int_equal(p.n_stages, n < layers ? n : layers);
+				assert_true(p.n_rounds <= k);
+			}
 		}
 	}
 }
@@ -42,10 +78,16 @@ static void a_given_split_is_taken_as_it_is(void **state)
 	struct plan p;
 	struct errmsg em;
 	const int32_t layers[] = {10, 12, 8};
-	assert_int_equal(plan_given(nodes, names, layers, 3, 30, &p, &em), OK);
-	assert_int_equal(p.stages[1].layer_begin, 10);
-	assert_int_equal(p.stages[1].layer_end, 22);
+	struct plan_want w = of_nodes(3, 30, 1);
+	assert_int_equal(plan_given(&w, names, layers, &p, &em), OK);
+	assert_span(&p, 1, 10, 22);
 	assert_int_equal(plan_check(&p), OK);
+	w.n_rounds = 7; // 10, 12 and 8 layers do not divide
+	assert_int_equal(plan_given(&w, names, layers, &p, &em), OK);
+	assert_int_equal(plan_check(&p), OK);
+	assert_int_equal(p.n_rounds, 7);
+	for (int32_t i = 0; i < 3; i++)
+		assert_int_equal(layer_spans_count(&p.stages[i].layers), layers[i]);
 }
 
 static void an_empty_stage_or_a_wrong_sum_is_refused_by_name(void **state)
@@ -53,62 +95,78 @@ static void an_empty_stage_or_a_wrong_sum_is_refused_by_name(void **state)
 	(void)state;
 	struct plan p;
 	struct errmsg em;
-	assert_int_equal(plan_given(nodes, names, (const int32_t[]){10, 0, 20}, 3, 30, &p, &em), ERR_RANGE);
+	struct plan_want w = of_nodes(3, 30, 2);
+	assert_int_equal(plan_given(&w, names, (const int32_t[]){10, 0, 20}, &p, &em), ERR_RANGE);
 	assert_non_null(strstr(em.text, "kitchen"));
-	assert_int_equal(plan_given(nodes, names, (const int32_t[]){10, 10, 11}, 3, 30, &p, &em), ERR_RANGE);
+	assert_int_equal(plan_given(&w, names, (const int32_t[]){10, 10, 11}, &p, &em), ERR_RANGE);
 	assert_non_null(strstr(em.text, "attic"));
-	assert_int_equal(plan_given(nodes, names, (const int32_t[]){10, 10, 9}, 3, 30, &p, &em), ERR_RANGE);
+	assert_int_equal(plan_given(&w, names, (const int32_t[]){10, 10, 9}, &p, &em), ERR_RANGE);
 	assert_non_null(strstr(em.text, "29 layers"));
-	assert_int_equal(plan_given(nodes, names, (const int32_t[]){INT32_MAX, INT32_MAX}, 2, 30, &p, &em), ERR_RANGE);
+	w.n = 2;
+	assert_int_equal(plan_given(&w, names, (const int32_t[]){INT32_MAX, INT32_MAX}, &p, &em), ERR_RANGE);
 }
 
 static void check_refuses_gaps(void **state)
 {
 	(void)state;
-	struct plan p;
-	plan_even(nodes, 3, 30, &p);
-	p.stages[1].layer_begin++;
+	struct plan p = even(3, 30, 1);
+	p.stages[1].layers.at[0].begin++;
 	assert_int_equal(plan_check(&p), ERR_RANGE);
+	p = even(3, 30, 2);
+	p.stages[0].layers.at[1].begin--;
+	assert_int_equal(plan_check(&p), ERR_RANGE);
+	p = even(3, 30, 2);
+	p.stages[2].layers.n = 1;
+	assert_int_equal(plan_check(&p), ERR_RANGE);
+}
+
+static struct node_id owner(const struct plan *p, int32_t layer)
+{
+	for (int32_t i = 0; i < p->n_stages; i++)
+		if (layer_spans_find(&p->stages[i].layers, layer) >= 0)
+			return p->stages[i].node;
+	fail_msg("layer %d is nobody's", (int)layer);
+	return nodes[0];
 }
 
 // n_moved counts layers that another node holds than in `old`.
 static int32_t n_moved(const struct plan *old, const struct plan *new)
 {
 	int32_t n = 0;
-	for (int32_t i = 0; i < new->n_stages; i++) {
-		for (int32_t k = 0; k < old->n_stages; k++) {
-			const struct plan_stage *a = &new->stages[i], *b = &old->stages[k];
-			int32_t begin = a->layer_begin > b->layer_begin ? a->layer_begin : b->layer_begin;
-			int32_t end = a->layer_end < b->layer_end ? a->layer_end : b->layer_end;
-			n += end > begin && !node_id_is(a->node, b->node) ? end - begin : 0;
+	for (int32_t layer = 0; layer < old->n_layers; layer++)
+		n += !node_id_is(owner(old, layer), owner(new, layer));
+	return n;
+}
+
+static void lose_every_set_of(const struct plan *old)
+{
+	const struct node_id spares[2] = {{{8}}, {{9}}};
+	for (uint32_t lost = 0; lost < 1u << old->n_stages; lost++) {
+		for (int32_t n_spares = 0; n_spares <= 2; n_spares++) {
+			struct plan p;
+			bool alive[6];
+			int32_t n_lost = 0;
+			for (int32_t i = 0; i < old->n_stages; i++) {
+				alive[i] = (lost >> i & 1) == 0;
+				n_lost += alive[i] ? 0 : layer_spans_count(&old->stages[i].layers);
+			}
+			enum err e = plan_repair(old, alive, spares, n_spares, &p);
+			assert_int_equal(e, n_lost == old->n_layers && n_spares == 0 ? ERR_NOT_FOUND : OK);
+			if (e != OK)
+				continue;
+			assert_int_equal(plan_check(&p), OK);
+			assert_int_equal(n_moved(old, &p), n_lost);
 		}
 	}
-	return n;
 }
 
 static void a_repair_moves_the_lost_layers_and_no_other(void **state)
 {
 	(void)state;
-	struct plan old, p;
-	const struct node_id spares[2] = {{{8}}, {{9}}};
 	for (int32_t n = 1; n <= 6; n++) {
-		plan_even(nodes, n, 25, &old);
-		for (uint32_t lost = 0; lost < 1u << n; lost++) {
-			for (int32_t n_spares = 0; n_spares <= 2; n_spares++) {
-				bool alive[6];
-				int32_t n_lost = 0;
-				for (int32_t i = 0; i < n; i++) {
-					alive[i] = (lost >> i & 1) == 0;
-					n_lost += alive[i] ? 0 : old.stages[i].layer_end - old.stages[i].layer_begin;
-				}
-				if (n_lost == 25 && n_spares == 0) {
-					assert_int_equal(plan_repair(&old, alive, spares, 0, &p), ERR_NOT_FOUND);
-					continue;
-				}
-				assert_int_equal(plan_repair(&old, alive, spares, n_spares, &p), OK);
-				assert_int_equal(plan_check(&p), OK);
-				assert_int_equal(n_moved(&old, &p), n_lost);
-			}
+		for (int32_t k = 1; k <= 6; k++) {
+			struct plan old = even(n, 25, k);
+			lose_every_set_of(&old);
 		}
 	}
 }
@@ -116,28 +174,48 @@ static void a_repair_moves_the_lost_layers_and_no_other(void **state)
 static void a_gap_goes_to_a_spare_or_to_both_neighbours(void **state)
 {
 	(void)state;
-	struct plan old, p;
+	struct plan old = even(3, 30, 1), p;
 	const struct node_id spare = {{9}};
 	const bool alive[3] = {true, false, true};
-	plan_even(nodes, 3, 30, &old);
 	assert_int_equal(plan_repair(&old, alive, &spare, 1, &p), OK);
 	assert_int_equal(p.n_stages, 3);
 	assert_true(node_id_is(p.stages[1].node, spare));
 	assert_int_equal(plan_repair(&old, alive, NULL, 0, &p), OK);
 	assert_int_equal(p.n_stages, 2);
-	assert_int_equal(p.stages[0].layer_end, 15);
+	assert_span(&p, 0, 0, 15);
+}
+
+static void a_spare_takes_a_place_in_every_round(void **state)
+{
+	(void)state;
+	struct plan old = even(3, 30, 2), p;
+	const struct node_id spare = {{9}};
+	const bool alive[3] = {true, false, false};
+	assert_int_equal(plan_repair(&old, alive, &spare, 1, &p), OK);
+	assert_int_equal(p.n_stages, 2);
+	assert_int_equal(p.n_rounds, 2);
+	assert_true(node_id_is(p.stages[1].node, spare));
+	assert_span(&p, 1, 5, 15);
+	assert_span(&p, 3, 20, 30);
+	const bool last[3] = {true, true, false};
+	assert_int_equal(plan_repair(&old, last, NULL, 0, &p), OK); // 10 to 14 lie between two that stay
+	assert_span(&p, 1, 5, 13);
+	assert_span(&p, 2, 13, 20);
+	assert_span(&p, 3, 20, 30);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_even_split_gives_the_first_ones_the_rest),
+		cmocka_unit_test(rounds_cut_the_layers_of_each_stage),
 		cmocka_unit_test(every_even_split_covers_the_model),
 		cmocka_unit_test(a_given_split_is_taken_as_it_is),
 		cmocka_unit_test(an_empty_stage_or_a_wrong_sum_is_refused_by_name),
 		cmocka_unit_test(check_refuses_gaps),
 		cmocka_unit_test(a_repair_moves_the_lost_layers_and_no_other),
 		cmocka_unit_test(a_gap_goes_to_a_spare_or_to_both_neighbours),
+		cmocka_unit_test(a_spare_takes_a_place_in_every_round),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

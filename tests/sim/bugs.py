@@ -33,8 +33,12 @@ BUGS = {
         ""),
     "the head takes a stale frame": (
         "coordinator/ring.c",
-        "	if (ch == NULL || st.epoch.v != ch->plan.epoch.v || ch->plan_state != PLAN_READY)\n		return;\n	int32_t last",
-        "	if (ch == NULL || ch->plan_state != PLAN_READY)\n		return;\n	int32_t last"),
+        "	if (ch == NULL || st.epoch.v != ch->plan.epoch.v || ch->plan_state != PLAN_READY)\n		return;\n	if (st.dst_stage",
+        "	if (ch == NULL || ch->plan_state != PLAN_READY)\n		return;\n	if (st.dst_stage"),
+    "a retired link is drained in the first round only": (
+        "node/stage.c",
+        "	for (int32_t i = 0; i < n->plan.layers.n; i++)\n		n->rounds[i].draining =",
+        "	for (int32_t i = 0; i < 1; i++)\n		n->rounds[i].draining ="),
     "the replay of an answer begins one position late": (
         "coordinator/sessions.c",
         "	s->replay_to = s->pos_back > s->replay_to ? s->pos_back : s->replay_to;",

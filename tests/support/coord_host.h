@@ -77,6 +77,7 @@ static inline struct coordinator_config base_config(void)
 		.ctx_len = CTX,
 		.chunk_max = 4,
 		.hop_credits = 4,
+		.n_rounds = 1,
 		.stop_ids = {49},
 		.n_stop_ids = 1,
 		.liveness = liveness_defaults,
