@@ -35,10 +35,10 @@ BUGS = {
         "coordinator/ring.c",
         "	if (ch == NULL || st.epoch.v != ch->plan.epoch.v || ch->plan_state != PLAN_READY)\n		return;\n	if (st.dst_stage",
         "	if (ch == NULL || ch->plan_state != PLAN_READY)\n		return;\n	if (st.dst_stage"),
-    "a retired link is drained in the first round only": (
+    "a later round begins an answer anew": (
         "node/stage.c",
-        "	for (int32_t i = 0; i < n->plan.layers.n; i++)\n		n->rounds[i].draining =",
-        "	for (int32_t i = 0; i < 1; i++)\n		n->rounds[i].draining ="),
+        "	bool binds = (s.flags & STEP_FIRST) != 0 && round == 0;\n",
+        "	bool binds = (s.flags & STEP_FIRST) != 0;\n"),
     "the replay of an answer begins one position late": (
         "coordinator/sessions.c",
         "	s->replay_to = s->pos_back > s->replay_to ? s->pos_back : s->replay_to;",
