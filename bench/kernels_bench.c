@@ -88,8 +88,10 @@ static void read_rows(const struct weight *w, int32_t begin, int32_t end, bool p
 	word4 sum = {0};
 	for (size_t i = 0; i < n; i += 128) {
 		if (prefetch) {
-			__builtin_prefetch(p + i + 4096);
-			__builtin_prefetch(p + i + 4160);
+			uintptr_t page = ((uintptr_t)(p + i) | 4095) + 1;
+			__builtin_prefetch((const void *)page, 0, 2);
+			__builtin_prefetch((const void *)(page + 64), 0, 2);
+			__builtin_prefetch((const void *)(page + 4096), 0, 2);
 		}
 		sum ^= *(const word4 *)(p + i) ^ *(const word4 *)(p + i + 32) ^ *(const word4 *)(p + i + 64) ^ *(const word4 *)(p + i + 96);
 	}

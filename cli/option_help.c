@@ -36,7 +36,7 @@ static void print_wrapped(FILE *to, const char *text, size_t at, const char *lin
 	fputc('\n', to);
 }
 
-// "--threads N", "--simd portable|avx2", "MODEL"
+// "--threads N", "--simd portable|avx2|avx512", "MODEL"
 static void write_synopsis(const struct option *opt, char *text, size_t cap)
 {
 	size_t n = 0;

@@ -8,7 +8,7 @@
 #define FOR_ALL (FOR_END - 1)
 
 static const char *const log_words[] = {"error", "warning", "info", "debug", NULL};
-static const char *const simd_words[] = {"portable", "avx2", NULL};
+static const char *const simd_words[] = {"portable", "avx2", "avx512", NULL};
 static const char *const wire_words[] = {"f32", "bf16", "f16", "q8", NULL};
 
 static const char *const reader_words[] = {"auto", "mmap", "direct", NULL};

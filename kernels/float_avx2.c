@@ -4,6 +4,7 @@
 #include "base/fmath.h"
 
 #define TOKENS_AT_ONCE 3 // of a float product: three times four sums, a weight and an input fit the 16 registers
+#define ROWS_IN_CACHE 16 // rows that meet all tokens before the next ones are read
 
 static uint32_t max_lane(__m256i v)
 {
@@ -85,6 +86,7 @@ INLINE __m256 load_weights(enum dtype type, const uint8_t *row, int32_t i)
 // dot_floats is rule 8 for one row and n tokens (1 to TOKENS_AT_ONCE), whose values lie `stride` apart.
 INLINE void dot_floats(enum dtype type, int n, const uint8_t *row, const float *x, size_t stride, int32_t cols, float *out)
 {
+	const uint32_t size = type == DTYPE_F32 ? 4 : 2;
 	__m256 lanes[TOKENS_AT_ONCE][4];
 	for (int t = 0; t < n; t++) {
 		for (int l = 0; l < 4; l++)
@@ -92,6 +94,8 @@ INLINE void dot_floats(enum dtype type, int n, const uint8_t *row, const float *
 	}
 	int32_t i = 0;
 	for (; i + FLOAT_LANES <= cols; i += FLOAT_LANES) {
+		if (n < TOKENS_AT_ONCE && i % 256 == 0)
+			prefetch_pages(row + (size_t)i * size);
 		for (int l = 0; l < 4; l++) {
 			__m256 w = load_weights(type, row, i + 8 * l);
 			for (int t = 0; t < n; t++)
@@ -112,23 +116,28 @@ INLINE void dot_floats(enum dtype type, int n, const uint8_t *row, const float *
 	}
 }
 
+// dot_row is rule 8 for one row and the next TOKENS_AT_ONCE of n tokens.
+INLINE void dot_row(enum dtype type, int32_t n, const uint8_t *row, const float *x, int32_t cols, float *y, size_t y_stride)
+{
+	float out[TOKENS_AT_ONCE];
+	const size_t stride = (size_t)cols;
+	switch (n) {
+	case 1: dot_floats(type, 1, row, x, stride, cols, out); break;
+	case 2: dot_floats(type, 2, row, x, stride, cols, out); break;
+	default: dot_floats(type, 3, row, x, stride, cols, out); break;
+	}
+	for (int32_t i = 0; i < n && i < TOKENS_AT_ONCE; i++)
+		y[(size_t)i * y_stride] = out[i];
+}
+
 INLINE void matmul_float(enum dtype type, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y,
 	size_t y_stride)
 {
-	const size_t stride = (size_t)a->cols;
-	for (int32_t r = row_begin; r < row_end; r++) {
-		const uint8_t *row = weight_row(w, r);
+	for (int32_t begin = row_begin; begin < row_end; begin += ROWS_IN_CACHE) {
+		int32_t end = row_end - begin < ROWS_IN_CACHE ? row_end : begin + ROWS_IN_CACHE;
 		for (int32_t t = 0; t < a->n; t += TOKENS_AT_ONCE) {
-			const float *x = a->x + (size_t)t * stride;
-			float out[TOKENS_AT_ONCE];
-			int32_t n = a->n - t < TOKENS_AT_ONCE ? a->n - t : TOKENS_AT_ONCE;
-			switch (n) {
-			case 1: dot_floats(type, 1, row, x, stride, w->cols, out); break;
-			case 2: dot_floats(type, 2, row, x, stride, w->cols, out); break;
-			default: dot_floats(type, 3, row, x, stride, w->cols, out); break;
-			}
-			for (int32_t i = 0; i < n; i++)
-				y[(size_t)(t + i) * y_stride + (size_t)r] = out[i];
+			for (int32_t r = begin; r < end; r++)
+				dot_row(type, a->n - t, weight_row(w, r), a->x + (size_t)t * (size_t)a->cols, w->cols, y + (size_t)t * y_stride + r, y_stride);
 		}
 	}
 }

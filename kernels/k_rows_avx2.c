@@ -5,8 +5,6 @@
 #include "kernels/k_scales.h"
 #include "kernels/simd_avx2.h"
 
-#define PREFETCH_BYTES 4096 // as in quant_rows_avx2.c
-#define CACHE_LINE 64
 #define SUBS 8 // runs of 32 elements in a super-block
 
 // What one super-block gives: eight parts of S and four of M.
@@ -122,8 +120,7 @@ INLINE float dot_row(enum dtype type, const uint8_t *p, int32_t n_blocks, const 
 	__m128 lanes = _mm_setzero_ps();
 	int32_t b = 0;
 	for (; b + SUPER_LANES <= n_blocks; b += SUPER_LANES, p += SUPER_LANES * bytes) {
-		for (uint32_t i = 0; i < SUPER_LANES * bytes; i += CACHE_LINE)
-			_mm_prefetch((const char *)((uintptr_t)p + PREFETCH_BYTES + i), _MM_HINT_T0);
+		prefetch_pages(p);
 		lanes = dot_group(type, SUPER_LANES, lanes, p, k, (size_t)b);
 	}
 	switch (n_blocks - b) {

@@ -20,6 +20,7 @@ static const struct candidate {
 	const char *lacks; // what a processor without them is told
 } candidates[] = {
 #ifdef __x86_64__
+	{"avx512", CPU_AVX2 | CPU_AVX512, kernels_avx512, "AVX-512 with VNNI"},
 	{"avx2", CPU_AVX2, kernels_avx2, "AVX2, FMA or F16C"},
 #endif
 	{"portable", 0, kernels_portable, ""},
@@ -34,6 +35,9 @@ static uint32_t cpu_features(void)
 	bool has_f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
 	if (has_f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 		features |= CPU_AVX2;
+	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+		__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni"))
+		features |= CPU_AVX512;
 #endif
 	return features;
 }

@@ -35,7 +35,8 @@ struct kernels {
 
 // What a table may need of a processor beyond its architecture's baseline.
 enum cpu_feature {
-	CPU_AVX2 = 1, // AVX2, FMA, F16C
+	CPU_AVX2 = 1,   // AVX2, FMA, F16C
+	CPU_AVX512 = 2, // AVX-512 F, BW, VL, DQ, VNNI
 };
 
 // kernels_fastest returns the fastest table that needs no more than these features.
@@ -44,6 +45,7 @@ const struct kernels *kernels_fastest(uint32_t features);
 const struct kernels *kernels_portable(void);
 #ifdef __x86_64__
 const struct kernels *kernels_avx2(void);
+const struct kernels *kernels_avx512(void);
 #endif
 
 // One block of a 32-block type, taken apart: value = scale * q[i], or scale * q[i] + min.

@@ -4,11 +4,6 @@
 // product of scales and one fma. What is past the last whole group is padded with zeros (rule 18).
 #include "kernels/simd_avx2.h"
 
-// How far ahead of the products memory is asked for. The processor's own prefetcher stops at each page's end; with this the products keep
-// up with a plain read (0.6 of it without, 0.95 with 2 KiB to 8 KiB). Asking past a tensor's end is harmless.
-#define PREFETCH_BYTES 4096
-#define CACHE_LINE 64
-
 // block_sums returns 16 partial sums of one block's w * q, w without its offset. |each| <= 32,512.
 INLINE __m256i block_sums(enum dtype type, const uint8_t *p, const int8_t *q)
 {
@@ -127,8 +122,7 @@ INLINE __m256 dot_whole(enum dtype type, const uint8_t *p, const struct token *k
 	__m256 lanes = _mm256_setzero_ps();
 	for (int32_t b = 0; b < k->n_whole; b += QUANT_LANES, p += QUANT_LANES * bytes) {
 		const int8_t *q = k->q + (size_t)b * BLOCK_LEN;
-		for (uint32_t i = 0; i < QUANT_LANES * bytes; i += CACHE_LINE)
-			_mm_prefetch((const char *)((uintptr_t)p + PREFETCH_BYTES + i), _MM_HINT_T0);
+		prefetch_pages(p);
 		struct four low = four_neighbours(type, p, q), high = four_neighbours(type, p + 4 * bytes, q + 4 * BLOCK_LEN);
 		__m256i sums = join_halves(four_sums(type, low), four_sums(type, high));
 		lanes = join(type, lanes, sums, headers(low), headers(high), _mm256_loadu_ps(k->d + b), load256(k->qsum + b));

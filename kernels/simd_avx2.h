@@ -38,6 +38,20 @@ INLINE __m128i load128(const void *p)
 	return _mm_loadu_si128((const __m128i_u *)p);
 }
 
+#define PAGE_BYTES 4096
+#define CACHE_LINE 64
+
+// prefetch_pages asks for the beginning of the next two pages of a stream that is being read at p: the processor's own prefetcher stops at
+// each page's end, and is set going again by it (a mere read loop over small pages goes from 12.7 to 16 GB/s). Again for each group of
+// blocks, not only once a page: that is what was measured to help. Asking past a tensor's end is harmless.
+INLINE void prefetch_pages(const uint8_t *p)
+{
+	uintptr_t page = ((uintptr_t)p | (PAGE_BYTES - 1)) + 1;
+	_mm_prefetch((const char *)page, _MM_HINT_T1);
+	_mm_prefetch((const char *)(page + CACHE_LINE), _MM_HINT_T1);
+	_mm_prefetch((const char *)(page + PAGE_BYTES), _MM_HINT_T1);
+}
+
 INLINE int32_t load_i32(const void *p)
 {
 	int32_t v;

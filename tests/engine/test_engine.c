@@ -150,11 +150,6 @@ static void expect_same(const float *want, float *got, size_t n)
 	free(got);
 }
 
-static bool has_avx2(void)
-{
-	return kernels_find("avx2", NULL) != NULL;
-}
-
 static void chunks_threads_and_instruction_sets_give_the_same_logits(void **state)
 {
 	struct world *w = *state;
@@ -167,9 +162,11 @@ static void chunks_threads_and_instruction_sets_give_the_same_logits(void **stat
 	assert_memory_not_equal(want, want + w->vocab_size, (size_t)w->vocab_size * sizeof *want);
 	for (size_t c = 0; c < ARRAY_LEN(chunks); c++) {
 		for (size_t t = 0; t < ARRAY_LEN(threads); t++) {
-			expect_same(want, compute(w, (struct way){.threads = threads[t], .simd = "portable", .chunk = chunks[c]}, w->tokens, N_PROMPT), n);
-			if (has_avx2())
-				expect_same(want, compute(w, (struct way){.threads = threads[t], .simd = "avx2", .chunk = chunks[c]}, w->tokens, N_PROMPT), n);
+			for (size_t i = 0; kernels_known(i) != NULL; i++) {
+				struct way way = {.threads = threads[t], .simd = kernels_known(i), .chunk = chunks[c]};
+				if (kernels_find(way.simd, NULL) != NULL)
+					expect_same(want, compute(w, way, w->tokens, N_PROMPT), n);
+			}
 		}
 	}
 	free(want);

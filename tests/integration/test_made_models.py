@@ -38,6 +38,22 @@ def test_its_answer_is_as_long_as_asked_for_and_no_token_for_ever(call, made):
     assert json.loads(call("run", made, "-p", "the", "-n", 200, "--threads", 1, "--json").stdout)["logits_hash"] == said["logits_hash"]
 
 
+@pytest.mark.parametrize("kind", ["Q4_K_M", "Q5_K", "Q6_K", "BF16"])
+def test_every_kind_of_weights_has_one_answer_by_every_instruction_set(call, tmp_path, kind):
+    subprocess.run([sys.executable, ROOT / "tools/make_tiny_model.py", tmp_path / "vocab.gguf"], check=True)
+    path = tmp_path / "made.gguf"
+    subprocess.run([ROOT / "tools/make_model", "--vocab-from", tmp_path / "vocab.gguf", "--shape", "layers=2,hidden=512,heads=8,kv_heads=2,ffn=768",
+                    "--type", kind, "-o", path], check=True, stderr=subprocess.DEVNULL)
+    answers = {}
+    for simd in ("portable", "avx2", "avx512"):
+        ran = call("run", path, "-p", "the words of this prompt are more than a few", "-n", 20, "--simd", simd, "--json")
+        if ran.returncode == 0:
+            answers[simd] = json.loads(ran.stdout)["logits_hash"]
+        else:
+            assert "lacks" in ran.stderr or "do not exist here" in ran.stderr, ran.stderr
+    assert "portable" in answers and len(set(answers.values())) == 1
+
+
 def test_its_hidden_states_fit_f16(call, made):
     assert call("run", made, "-p", "the", "-n", 200, "--wire", "f16").returncode == 0
 

@@ -309,6 +309,8 @@ static void the_fastest_table_is_one_that_the_processor_can_run(void **state)
 	assert_string_equal(kernels_name(kernels_fastest(0)), "portable");
 #ifdef __x86_64__
 	assert_string_equal(kernels_name(kernels_fastest(CPU_AVX2)), "avx2");
+	assert_string_equal(kernels_name(kernels_fastest(CPU_AVX512)), "portable"); // the table uses AVX2's kernels as well
+	assert_string_equal(kernels_name(kernels_fastest(CPU_AVX2 | CPU_AVX512)), "avx512");
 #endif
 	for (size_t i = 0; kernels_known(i) != NULL; i++) {
 		struct errmsg em;

@@ -1,0 +1,181 @@
+// Rules 6 and 7, one row after the other; the plan is that of k_rows_avx2.c, with 64 elements of a super-block at once.
+#include "kernels/k_scales.h"
+#include "kernels/simd_avx512.h"
+
+#define QUARTERS 4 // runs of 64 elements in a super-block
+
+// quarter_weights returns elements 64j to 64j + 63 of a super-block without their offset. Elements 32 apart in a nibbled type share
+// bytes: both halves get them, and the upper half is shifted.
+INLINE __m512i quarter_weights(enum dtype type, const uint8_t *p, int j)
+{
+	const __m512i mask4 = _mm512_set1_epi8(15), mask2 = _mm512_set1_epi8(3);
+	if (type == DTYPE_Q4_K || type == DTYPE_Q5_K) {
+		__m512i bits = twice256(p + (type == DTYPE_Q4_K ? 16 : 48) + 32 * j);
+		__m512i w = _mm512_and_si512(_mm512_srlv_epi64(bits, halves_epi64(0, 4)), mask4);
+		if (type == DTYPE_Q4_K)
+			return w;
+		const __m512i which = halves_epi64(0x0101010101010101 << (2 * j), (long long)(0x0202020202020202ull << (2 * j)));
+		return _mm512_mask_add_epi8(w, _mm512_test_epi8_mask(twice256(p + 16), which), w, _mm512_set1_epi8(16));
+	}
+	int half = j / 2;
+	if (type == DTYPE_Q6_K) {
+		__m512i bits = load512(p + 64 * half), pairs = twice256(p + 128 + 32 * half);
+		bits = _mm512_and_si512(j % 2 ? _mm512_srli_epi16(bits, 4) : bits, mask4);
+		pairs = j % 2 ? _mm512_srlv_epi64(pairs, halves_epi64(0, 2)) : _mm512_sllv_epi64(pairs, halves_epi64(4, 2));
+		return or_masked(bits, pairs, _mm512_set1_epi8(48));
+	}
+	__m512i pairs = _mm512_srlv_epi64(twice256(p + 32 + 32 * half), j % 2 ? halves_epi64(4, 6) : halves_epi64(0, 2));
+	__m512i w = _mm512_and_si512(pairs, mask2);
+	const __m512i which = halves_epi64(0x0101010101010101 << (2 * j), (long long)(0x0202020202020202ull << (2 * j)));
+	return _mm512_mask_add_epi8(w, _mm512_test_epi8_mask(twice256(p), which), w, _mm512_set1_epi8(4));
+}
+
+// pick_scales returns which scale each of the 32 sums of quarters j and j + 1 is multiplied with: in each 128 bits, four sums of the one and
+// four of the other.
+INLINE __m512i pick_scales(enum dtype type, int j)
+{
+	const long long word = 0x0001000100010001;
+	const int per = type_has_min(type) ? 2 : 4, shared = 4 / per; // scales of a quarter; 128-bit parts that share one
+	const int a = per * j, b = per * (j + 1);
+	return _mm512_setr_epi64(a * word, b * word, (a + 1 / shared) * word, (b + 1 / shared) * word, (a + 2 / shared) * word,
+		(b + 2 / shared) * word, (a + 3 / shared) * word, (b + 3 / shared) * word);
+}
+
+// The scales of four super-blocks, unpacked into bytes.
+struct scales {
+	uint64_t scale[SUPER_LANES][2]; // eight or sixteen
+	uint64_t min[SUPER_LANES];
+};
+
+INLINE void unpack_scales(enum dtype type, int n, const uint8_t *p, struct scales *out)
+{
+	for (int i = 0; i < SUPER_LANES; i++) {
+		const uint8_t *block = p + (size_t)i * k_block_bytes(type);
+		out->min[i] = 0;
+		if (i >= n)
+			continue;
+		if (type_has_min(type))
+			k_scales_mins(block, &out->scale[i][0], &out->min[i]);
+		else if (type == DTYPE_Q3_K)
+			k_q3_scales(block, out->scale[i]);
+		else
+			memcpy(out->scale[i], block + 192, 16);
+	}
+}
+
+// super_sums returns sixteen parts of S of one super-block. Sums of four products are at most 4 * 63 * 127, which fits 16 bits: packed in pairs
+// they meet their scales with one instruction for 128 elements.
+INLINE __m512i super_sums(enum dtype type, const uint8_t *p, const uint64_t packed[2], const int8_t *q, const int16_t *sum16)
+{
+	const __m512i zero = _mm512_setzero_si512();
+	__m512i scales, s = zero; // scales: words
+	if (type_has_min(type)) {
+		scales = _mm512_castsi128_si512(_mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i_u *)packed)));
+	} else {
+		__m128i bytes = load128(packed);
+		__m256i words = _mm256_cvtepi8_epi16(type == DTYPE_Q3_K ? _mm_sub_epi8(bytes, _mm_set1_epi8(32)) : bytes);
+		__m256i offset = _mm256_slli_epi32(_mm256_madd_epi16(words, load256(sum16)), type == DTYPE_Q6_K ? 5 : 2);
+		scales = _mm512_castsi256_si512(words);
+		s = _mm512_sub_epi32(zero, _mm512_zextsi256_si512(offset));
+	}
+#pragma GCC unroll 2
+	for (int j = 0; j < QUARTERS; j += 2) {
+		__m512i a = _mm512_dpbusd_epi32(zero, quarter_weights(type, p, j), load512(q + 64 * j));
+		__m512i b = _mm512_dpbusd_epi32(zero, quarter_weights(type, p, j + 1), load512(q + 64 * j + 64));
+		s = _mm512_dpwssd_epi32(s, _mm512_packs_epi32(a, b), _mm512_permutexvar_epi16(pick_scales(type, j), scales));
+	}
+	return s;
+}
+
+// One token's activations.
+struct token {
+	const int8_t *q;
+	const float *d;
+	const int16_t *sum16, *sum32;
+};
+
+// add4 returns the sums of four vectors, in order.
+INLINE __m128i add4(const __m512i *s)
+{
+	__m512i a = _mm512_add_epi32(_mm512_unpacklo_epi32(s[0], s[1]), _mm512_unpackhi_epi32(s[0], s[1]));
+	__m512i b = _mm512_add_epi32(_mm512_unpacklo_epi32(s[2], s[3]), _mm512_unpackhi_epi32(s[2], s[3]));
+	__m512i c = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+	__m256i d = _mm256_add_epi32(_mm512_castsi512_si256(c), _mm512_extracti64x4_epi64(c, 1));
+	return _mm_add_epi32(_mm256_castsi256_si128(d), _mm256_extracti128_si256(d, 1));
+}
+
+// min_sums returns M of four super-blocks: their mins, eight in each 128 bits, times the activations' sums.
+INLINE __m128i min_sums(int n, const struct scales *scales, const int16_t *sum32)
+{
+	const __mmask8 there = (__mmask8)((1 << 2 * n) - 1);
+	__m512i m = _mm512_madd_epi16(_mm512_cvtepu8_epi16(load256(scales->min)), _mm512_maskz_loadu_epi64(there, sum32));
+	m = _mm512_add_epi32(m, _mm512_shuffle_epi32(m, _MM_PERM_BADC));
+	m = _mm512_add_epi32(m, _mm512_shuffle_epi32(m, _MM_PERM_CDAB));
+	return _mm512_castsi512_si128(_mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), m));
+}
+
+// dot_group adds four super-blocks, the first n (1 to 4) of which are there, to the lanes; the others count as zero (rule 18).
+INLINE __m128 dot_group(enum dtype type, int n, __m128 lanes, const uint8_t *p, const struct token *k, size_t b)
+{
+	const uint32_t bytes = k_block_bytes(type);
+	struct scales scales;
+	unpack_scales(type, n, p, &scales);
+	__m512i s[SUPER_LANES];
+	int32_t h[SUPER_LANES];
+	for (int i = 0; i < SUPER_LANES; i++) {
+		size_t at = b + (size_t)i;
+		const uint8_t *block = p + (size_t)i * bytes;
+		s[i] = i < n ? super_sums(type, block, scales.scale[i], k->q + at * SUPER_LEN, k->sum16 + at * 16) : _mm512_setzero_si512();
+		h[i] = i < n ? load_i32(block + k_header_at(type)) : 0;
+	}
+	__m128i head = _mm_setr_epi32(h[0], h[1], h[2], h[3]);
+	__m128 sums = _mm_cvtepi32_ps(add4(s)), upper = _mm_cvtph_ps(_mm_cvtepi32_epi16(_mm_srli_epi32(head, 16))), t;
+	if (type_has_min(type)) {
+		__m128 m = _mm_cvtepi32_ps(min_sums(n, &scales, k->sum32 + 8 * b));
+		t = _mm_fmsub_ps(sums, _mm_cvtph_ps(_mm_cvtepi32_epi16(head)), _mm_mul_ps(m, upper));
+	} else {
+		t = _mm_mul_ps(sums, upper);
+	}
+	return _mm_fmadd_ps(t, _mm_maskz_loadu_ps((__mmask8)((1 << n) - 1), k->d + b), lanes);
+}
+
+INLINE float dot_row(enum dtype type, const uint8_t *p, int32_t n_blocks, const struct token *k)
+{
+	const uint32_t bytes = k_block_bytes(type);
+	__m128 lanes = _mm_setzero_ps();
+	int32_t b = 0;
+	for (; b + SUPER_LANES <= n_blocks; b += SUPER_LANES, p += SUPER_LANES * bytes) {
+		prefetch_pages(p);
+		lanes = dot_group(type, SUPER_LANES, lanes, p, k, (size_t)b);
+	}
+	switch (n_blocks - b) {
+	case 3: lanes = dot_group(type, 3, lanes, p, k, (size_t)b); break;
+	case 2: lanes = dot_group(type, 2, lanes, p, k, (size_t)b); break;
+	case 1: lanes = dot_group(type, 1, lanes, p, k, (size_t)b); break;
+	default: break;
+	}
+	__m128 pairs = _mm_hadd_ps(lanes, lanes);
+	return _mm_cvtss_f32(_mm_hadd_ps(pairs, pairs));
+}
+
+INLINE void matmul_rows(enum dtype type, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y,
+	size_t y_stride)
+{
+	struct token tokens[ROWS_TOKENS_MAX];
+	for (int32_t t = 0; t < a->n; t++)
+		tokens[t] = (struct token){.q = acts_q(a, t), .d = acts_d(a, t), .sum16 = acts_sum16(a, t), .sum32 = acts_sum32(a, t)};
+	for (int32_t r = row_begin; r < row_end; r++) {
+		for (int32_t t = 0; t < a->n; t++)
+			y[(size_t)t * y_stride + (size_t)r] = dot_row(type, weight_row(w, r), w->cols / SUPER_LEN, &tokens[t]);
+	}
+}
+
+void avx512_matmul_k_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+{
+	switch (w->type) {
+	case DTYPE_Q4_K: matmul_rows(DTYPE_Q4_K, w, a, row_begin, row_end, y, y_stride); break;
+	case DTYPE_Q5_K: matmul_rows(DTYPE_Q5_K, w, a, row_begin, row_end, y, y_stride); break;
+	case DTYPE_Q6_K: matmul_rows(DTYPE_Q6_K, w, a, row_begin, row_end, y, y_stride); break;
+	default: matmul_rows(DTYPE_Q3_K, w, a, row_begin, row_end, y, y_stride); break;
+	}
+}
