@@ -100,7 +100,7 @@ static enum err open_node(struct cluster_host *h, const struct options *o, const
 		.local_data = h->local_data,
 		.core = {.n_layers = c->n_layers, .hidden_dim = c->hidden_dim, .n_threads = (uint32_t)options_n_threads(o), .local = true,
 			.liveness = liveness_defaults, .link_age_ns = LINK_AGE_NS, .keep_bytes = h->budget.keep_bytes,
-			.keep_disk_bytes = (uint64_t)o->keep_disk << 20},
+			.keep_disk_bytes = o->keep_disk},
 		.memory = h->budget.node,
 		.keep_dir = o->keep_dir ? o->keep_dir : serve->state_dir,
 	};

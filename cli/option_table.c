@@ -141,9 +141,9 @@ static const struct option table[] = {
 	// Computing
 	{.flag = "--keep-mem", .key = "node.keep_mem", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_INT, .offset = AT(keep_mem), .preset = "256",
 		.max = 1 << 20, .placeholder = "MIB", .help = "memory for states sent on, so that when the machine behind is lost only its layers are computed again; 0: none"},
-	{.flag = "--keep-disk", .key = "node.keep_disk", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_INT, .offset = AT(keep_disk), .preset = "0",
-		.max = 1 << 24, .placeholder = "MIB",
-		.help = "disk for what passes --keep-mem, encrypted, gone with the process; each token writes a row of some KB; 0: none"},
+	{.flag = "--keep-disk", .key = "node.keep_disk", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_SIZE, .offset = AT(keep_disk), .example = "\"2G\"",
+		.min = 1 << 16, .max = INT64_C(1) << 50, .placeholder = "SIZE", .preset_words = "none",
+		.help = "disk for what passes --keep-mem, encrypted, gone with the process; each token writes a row of some KB"},
 	{.flag = "--keep-dir", .key = "node.keep_dir", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_PATH, .offset = AT(keep_dir),
 		.example = "\"/var/tmp\"", .placeholder = "DIR", .preset_words = "the state directory", .help = "where --keep-disk goes"},
 	{.flag = "--threads", .key = "compute.threads", .commands = FOR_COMPUTE, .kind = OPTION_INT, .offset = AT(threads), .example = "4", .min = 1,

@@ -114,7 +114,7 @@ struct options {
 	bool no_journal;
 	int32_t slots;
 	int32_t keep_mem;     // MiB
-	int32_t keep_disk;    // MiB
+	uint64_t keep_disk;   // bytes; 0: none
 	const char *keep_dir; // NULL: the state directory
 	int32_t session_wait; // s
 	int32_t dead_after;   // ms

@@ -106,7 +106,7 @@ def spoil_kept_states(process):
 def test_an_answer_survives_from_states_on_disk(cluster, damaged):
     cluster.serve("--no-node", "--nodes", "3", "--dead-after", DEAD_MS)
     for name in "abc":
-        cluster.join(name, "--threads", "1", "--dead-after", DEAD_MS, "--keep-mem", "1", "--keep-disk", "8")
+        cluster.join(name, "--threads", "1", "--dead-after", DEAD_MS, "--keep-mem", "1", "--keep-disk", "1M")
     status = cluster.wait_status(lambda s: s["ready"] and sum("stage" in n for n in s["nodes"]) == 3, 60, "three stages")
     ring = [n["name"] for n in sorted((n for n in status["nodes"] if "stage" in n), key=lambda n: n["stage"])]
     assert all(n["kept_disk_written"] == 0 for n in status["nodes"])

@@ -55,6 +55,14 @@ BUGS = {
         "node/stage.c",
         "	r->draining = r->draining && r->credits_out < n->plan.hop_credits;\n",
         ""),
+    "rows from disk go to the wrong rows of a buffer": (
+        "node/kept.c",
+        "		.row = pos > n_mem ? 0 : n_mem - pos};\n	uint32_t id",
+        "		.row = 0};\n	uint32_t id"),
+    "a step does not wait for its rows from disk": (
+        "node/stage.c",
+        "r->out.n > 0 && !n->work[r->out.at[0]].fetching && r->credits_out",
+        "r->out.n > 0 && r->credits_out"),
     "a wake-up is lost when the engine is done": (
         "node/node.c",
         "	if (n->has_next && n->forward_id == 0 && n->load_id == 0) {\n",
