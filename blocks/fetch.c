@@ -245,6 +245,10 @@ static void check_done(struct fetch *f, struct fetch_effects *fx)
 
 static void on_start(struct fetch *f, const struct fetch_event *ev)
 {
+	// What the origin had wrong may have been mended since: a new beginning asks again.
+	for (int32_t i = 0; i < f->limits.sources_max; i++)
+		if (f->sources[i].handle != 0 && f->sources[i].is_origin)
+			block_set_add_range(&f->sources[i].have, 0, f->wanted.n);
 	block_set_copy(&f->wanted, ev->u.wanted);
 	f->is_running = true;
 	f->bytes_total = manifest_set_bytes(f->manifest, &f->wanted);

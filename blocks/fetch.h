@@ -7,7 +7,7 @@
 //   START -> ASK ... BLOCK (its bytes came) -> CHECK: the host hashes and stores them -> CHECKED -> ... -> DONE, or FAILED
 //
 // A source that goes down, refuses, is silent, or sends what does not match its hash gives its requests back to the others. After silence or
-// wrong bytes its link is closed and it is left alone for a pause that doubles; who sent wrong bytes is not asked for that block again. A block
+// wrong bytes its link is closed and it is left alone for a pause that doubles; who sent wrong bytes is not asked for that block again before the next START. A block
 // that is late at one source is asked for at another that has nothing else to do: the first to come counts.
 //
 // One thread owns it. Memory: FETCH_SETS(sources_max) sets of the model's blocks, given at init; nothing is allocated. What has been

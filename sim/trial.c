@@ -2,6 +2,7 @@
 
 #include "base/arena.h"
 #include "sim/sim_mix.h"
+#include "sim/transfer.h"
 #include "sim/trial_scenario.h"
 
 #include <stdio.h>
@@ -421,6 +422,24 @@ static void report(struct trial *t)
 	r->counts = sim_world_counts(t->w);
 }
 
+// run_transfer: the seed's other world, in which blocks of a model travel. A scenario's seeds are about its machines alone.
+static enum err run_transfer(struct trial *t, struct errmsg *em)
+{
+	struct transfer_result r;
+	if (t->p->scenario != NULL || t->r->failed)
+		return OK;
+	enum err e = transfer_run(t->p->seed, &r);
+	if (e != OK)
+		return errmsg_fail(em, e, "no simulated transfer of blocks");
+	t->r->history = sim_mix(t->r->history, r.history);
+	if (!r.failed)
+		return OK;
+	t->r->failed = true;
+	t->r->failed_ns = r.failed_ns;
+	snprintf(t->r->failure, sizeof t->r->failure, "blocks: %s", r.failure);
+	return OK;
+}
+
 enum err trial_run(const struct trial_params *p, struct trial_result *r, struct errmsg *em)
 {
 	struct trial *t = calloc(1, sizeof *t);
@@ -440,6 +459,7 @@ enum err trial_run(const struct trial_params *p, struct trial_result *r, struct 
 		if (sim_world_failure(t->w) == NULL)
 			phase_two(t);
 		report(t);
+		e = run_transfer(t, em);
 	}
 	sim_world_close(t->w);
 	arena_close(&t->arena);

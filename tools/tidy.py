@@ -43,7 +43,7 @@ RULES = {
     "coordinator/shell": ["coordinator", "base", "proto", "flow", "partition", "net", "engine", "model", "kernels", "blocks",
                           "blocks/shell"],
     "node/shell": ["node", "base", "proto", "flow", "partition", "net", "engine", "model", "kernels", "blocks", "blocks/shell"],
-    "sim": ["coordinator", "node", "flow", "partition", "proto", "base", "engine", "model", "kernels"],
+    "sim": ["coordinator", "node", "flow", "partition", "proto", "base", "blocks", "engine", "model", "kernels"],
     "sim/shell": ["sim", "coordinator", "node", "flow", "partition", "proto", "base", "engine", "model", "kernels", "net"],
 }
 FREE = ("cli", "tests", "bench", "tools")  # may include anything

@@ -408,6 +408,11 @@ void node_blocks_stop_load(struct node_blocks *nb)
 		nb_fetch_stop(nb); // the next tick ends it
 }
 
+uint64_t node_blocks_fetched(const struct node_blocks *nb)
+{
+	return nb->bytes_fetched;
+}
+
 // ---- serving
 
 static enum err read_block(void *ctx, uint32_t block, uint8_t *buf, struct errmsg *em)

@@ -64,6 +64,9 @@ void node_blocks_load(struct node_blocks *nb, const struct layer_spans *layers, 
 // node_blocks_stop_load: `done` comes soon, with ERR_CANCELLED unless it is on its way already. What was fetched stays.
 void node_blocks_stop_load(struct node_blocks *nb);
 
+// node_blocks_fetched returns the bytes of blocks stored since it was opened.
+uint64_t node_blocks_fetched(const struct node_blocks *nb);
+
 // The host's listener: psk of another member that may ask for blocks, and its link.
 bool node_blocks_find_psk(const struct node_blocks *nb, const uint8_t public_key[KEY_BYTES], uint8_t psk[KEY_BYTES]);
 void node_blocks_take(struct node_blocks *nb, struct link *link, const struct link_info *info);

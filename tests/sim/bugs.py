@@ -87,6 +87,14 @@ BUGS = {
         "node/stage.c",
         "		taken[s->slot] = true;\n",
         ""),
+    "a block's hash is not looked at": (
+        "blocks/manifest.c",
+        "	return memcmp(hash, m->hashes + (size_t)i * BLOCK_HASH_BYTES, BLOCK_HASH_BYTES) == 0;",
+        "	return hash[0] == hash[0];"),
+    "what a lost source was asked for is not asked again": (
+        "blocks/fetch.c",
+        "	if (s == NULL || !s->is_up)\n		return;\n	give_back(f, s);\n	s->is_up = false;\n	note_members(f);\n}",
+        "	if (s == NULL || !s->is_up)\n		return;\n	s->is_up = false;\n	note_members(f);\n}"),
     "a write is not synced": (
         "sim/coord_host.c",
         "	case SIM_DISK_OK: break;\n	}\n	sim_db_apply(&db->disk, d);\n	sim_db_apply(&db->synced, d);\n",
