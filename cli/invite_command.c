@@ -27,7 +27,7 @@ int invite_main(const struct command_ctx *ctx)
 			(void)qr_print(STDOUT_FILENO, getenv("TERM"), url); // where it cannot be drawn, the URL is enough
 		printf("%s\n", url);
 		fprintf(stderr, "One machine may use it, within %lld minutes. It is a secret: hand it over privately.\n"
-						"On that machine: hearth join --model FILE, and paste it when asked.\n",
+						"On that machine: hearth join, and paste it when asked.\n",
 			(left + 59) / 60);
 	}
 	json_decref(answer);

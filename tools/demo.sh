@@ -1,5 +1,5 @@
 #!/bin/sh
-# A cluster on this machine: a coordinator without layers and three nodes, each with a third of the model's. They answer one question.
+# A cluster on this machine: a coordinator without layers and three nodes, each with a third of the model's, fetched from it. They answer one question.
 # Usage: sh tools/demo.sh [QUESTION]. Everything it starts and writes is in build/demo/, and stopped when it ends.
 set -eu
 cd "$(dirname "$0")/.."
@@ -63,7 +63,7 @@ is_ready() {
 rm -rf "$dir"
 mkdir -p "$dir"
 
-echo "Starting a coordinator and three nodes on this machine (logs in $dir/)"
+echo "Starting a coordinator, which has the model, and three nodes, which fetch their layers of it (logs in $dir/)"
 "$hearth" serve "$model" --state "$dir/coordinator" --no-node --nodes 3 --listen 127.0.0.1:0 --no-http \
 	2>"$dir/coordinator.log" >"$dir/coordinator.out" &
 pids="$pids $!"
@@ -73,7 +73,7 @@ wait_for 60 "the coordinator" answers
 umask 077
 for name in kitchen attic cellar; do
 	"$hearth" invite --state "$dir/coordinator" --no-qr >"$dir/$name.invite" 2>"$dir/invite.err" || fail "hearth invite: $(cat "$dir/invite.err")"
-	"$hearth" join --model "$model" --state "$dir/$name" --name "$name" --listen 127.0.0.1:0 --threads 1 \
+	"$hearth" join --state "$dir/$name" --cache "$dir/cache-$name" --name "$name" --listen 127.0.0.1:0 --threads 1 \
 		--invite-file "$dir/$name.invite" 2>"$dir/$name.log" >"$dir/$name.out" &
 	pids="$pids $!"
 done

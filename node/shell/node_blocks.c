@@ -202,7 +202,7 @@ void nb_on_part(struct node_blocks *nb, const struct block_frame *f)
 	nb_tell_coordinator(nb, &get, NULL, 0);
 }
 
-// ---- loading: look, verify, make room, fetch, sync
+// ---- loading: look, verify, make room, fetch
 
 static void tell_idle(struct node_blocks *nb, bool failed)
 {
@@ -254,20 +254,33 @@ static void log_load(struct node_blocks *nb)
 			(double)fetched / (1 << 20) * SECOND / (double)(ns > 0 ? ns : 1), sources, (double)nb->here_bytes / (1 << 20));
 }
 
+static struct node_blocks *of_sync(struct block_job *job)
+{
+	return (struct node_blocks *)((char *)job - offsetof(struct node_blocks, sync_job));
+}
+
 static void on_synced(struct block_job *job)
 {
-	struct node_blocks *nb = of_job(job);
-	if (is_over(nb))
-		return;
-	log_load(nb);
-	end_load(nb, OK, "");
+	of_sync(job)->is_sync_busy = false;
 }
 
 static void run_sync(struct block_job *job, struct block_zip *zip)
 {
-	struct node_blocks *nb = of_job(job);
+	struct node_blocks *nb = of_sync(job);
+	struct errmsg em;
 	(void)zip;
-	nb->job_err = block_store_sync(nb->store, &nb->job_em);
+	if (block_store_sync(nb->store, &em) != OK)
+		log_line(nb->p.log, LOG_WARNING, "%s: what was fetched may have to be fetched again after a power cut", em.text);
+}
+
+// begin_sync: nobody waits for it. Without it a power cut costs what was fetched, and nothing else.
+static void begin_sync(struct node_blocks *nb)
+{
+	if (nb->is_sync_busy)
+		return;
+	nb->is_sync_busy = true;
+	nb->sync_job = (struct block_job){.run = run_sync, .done = on_synced};
+	block_io_submit(nb->io, &nb->sync_job);
 }
 
 void nb_on_fetched(struct node_blocks *nb, enum err err, uint32_t block)
@@ -275,8 +288,12 @@ void nb_on_fetched(struct node_blocks *nb, enum err err, uint32_t block)
 	struct errmsg em = nb->check_em;
 	ASSERT(nb->phase == NB_FETCHING);
 	if (err == OK) {
-		nb->phase = NB_SYNCING;
-		job_start(nb, run_sync, on_synced);
+		log_load(nb);
+		begin_sync(nb);
+		if (nb->is_stopped)
+			end_load(nb, ERR_CANCELLED, "another plan came");
+		else
+			end_load(nb, OK, "");
 		return;
 	}
 	if (err == ERR_FORMAT && em.text[0] == '\0')
@@ -518,7 +535,7 @@ enum err node_blocks_open(const struct node_blocks_params *p, struct node_blocks
 static bool jobs_are_done(void *ctx)
 {
 	struct node_blocks *nb = ctx;
-	return !nb->is_job_busy && nb->n_checks == 0;
+	return !nb->is_job_busy && !nb->is_sync_busy && nb->n_checks == 0;
 }
 
 void node_blocks_close(struct node_blocks *nb)

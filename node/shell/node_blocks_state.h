@@ -1,6 +1,6 @@
 // What the files of node_blocks share. Private to them.
 //
-//   node_blocks.c     opening, the model's manifest and store, loads: verify what is here, make room, fetch the rest, sync
+//   node_blocks.c     opening, the model's manifest and store, loads: verify what is here, make room, fetch the rest
 //   block_fetching.c  the host of blocks/fetch: frames of blocks, checks, progress
 //   block_peers.c     links to the coordinator and to other members, and who they are
 #ifndef HEARTH_NODE_SHELL_NODE_BLOCKS_STATE_H
@@ -51,7 +51,7 @@ enum nb_state {
 	NB_FAILED,
 };
 
-enum nb_phase { NB_IDLE, NB_LOOKING, NB_VERIFYING, NB_MAKING_ROOM, NB_FETCHING, NB_SYNCING };
+enum nb_phase { NB_IDLE, NB_LOOKING, NB_VERIFYING, NB_MAKING_ROOM, NB_FETCHING };
 
 struct node_blocks {
 	struct node_blocks_params p;
@@ -84,6 +84,8 @@ struct node_blocks {
 	struct block_set job_in, job_out; // the job's while it runs
 	uint8_t *job_buf;                 // a block
 	uint64_t job_bytes;
+	struct block_job sync_job; // what was fetched, to the disk
+	bool is_sync_busy;
 
 	// The load.
 	enum nb_phase phase;

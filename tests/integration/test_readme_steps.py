@@ -74,17 +74,17 @@ class Terminal:
 
 @pytest.fixture
 def home(hearth, model, tmp_path):
-    """Two machines with a copy of the model each, as ./model.gguf."""
+    """Two machines, of which the first has the model, as ./model.gguf."""
     c = Cluster(hearth, "model.gguf", tmp_path)
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "model.gguf").symlink_to(model.resolve())
+    (tmp_path / "first" / "model.gguf").symlink_to(model.resolve())
     yield c
     c.close()
 
 
 def environment(folder):
-    env = {k: v for k, v in os.environ.items() if k not in ("XDG_STATE_HOME", "HOME")}
+    env = {k: v for k, v in os.environ.items() if k not in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "HOME")}
     return {**env, "HOME": str(folder), "TERM": "dumb"}
 
 
