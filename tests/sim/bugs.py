@@ -78,7 +78,7 @@ BUGS = {
     "a slot has two owners": (
         "coordinator/admission.c",
         "	while (slot < n && owners[slot] >= 0)\n",
-        "	while (slot < 0 && owners[slot] >= 0)\n"),
+        "	while (slot + n < n && owners[slot] >= 0)\n"),
     "the way of a step is chosen anew for each": (
         "node/stage.c",
         "		.direct = n->slots[s->slot].direct, .relayed = relayed};",
