@@ -285,6 +285,8 @@ int join_main(const struct command_ctx *ctx)
 		loop_run(&j.loop);
 		if (j.end_text[0])
 			log_line(ctx->log, j.end == OK ? LOG_INFO : LOG_ERROR, "%s", j.end_text);
+		if (j.end == ERR_STATE && ctx->opts->model == NULL)
+			log_line(ctx->log, LOG_INFO, "if the cluster has another model now: started again, this node fetches that one");
 	}
 	node_runtime_close(j.node);
 	node_blocks_close(j.blocks);
