@@ -184,6 +184,12 @@ void avx2_add(float *y, const float *x, int32_t n)
 		y[i] += x[i];
 }
 
+void avx2_add_scaled(float *y, float w, const float *x, int32_t n)
+{
+	for (int32_t i = 0; i < n; i++)
+		y[i] = fmaf(w, x[i], y[i]);
+}
+
 void avx2_f32_to_f16(const float *x, int32_t n, uint16_t *out)
 {
 	int32_t i = 0;
@@ -232,5 +238,14 @@ void avx2_rope_pairs(float *x, int32_t n_pairs, const float *cos_in, const float
 		float x0 = x[2 * i], x1 = x[2 * i + 1];
 		x[2 * i] = fmaf(x0, cos_in[i], -(x1 * sin_in[i]));
 		x[2 * i + 1] = fmaf(x0, sin_in[i], x1 * cos_in[i]);
+	}
+}
+
+void avx2_rope_halves(float *x, int32_t n_pairs, const float *cos_in, const float *sin_in)
+{
+	for (int32_t i = 0; i < n_pairs; i++) {
+		float x0 = x[i], x1 = x[n_pairs + i];
+		x[i] = fmaf(x0, cos_in[i], -(x1 * sin_in[i]));
+		x[n_pairs + i] = fmaf(x0, sin_in[i], x1 * cos_in[i]);
 	}
 }

@@ -179,6 +179,28 @@ void acts_quantise(const struct kernels *k, struct acts *a, int32_t begin, int32
 		k->quantise(a, t);
 }
 
+struct acts acts_part(const struct acts *a, int32_t begin, int32_t end)
+{
+	ASSERT(begin >= 0);
+	ASSERT(begin <= end);
+	ASSERT(end <= a->n);
+	struct acts p = *a;
+	size_t skip = (size_t)begin * (size_t)a->cols;
+	p.n = p.n_cap = end - begin;
+	p.x += skip;
+	if (a->kind == ACT_F32)
+		return p;
+	p.q += skip;
+	p.d += skip / (size_t)block_len_of(a->kind);
+	if (a->kind == ACT_A32) {
+		p.qsum += skip / 32;
+	} else {
+		p.sum16 += skip / 16;
+		p.sum32 += skip / 32;
+	}
+	return p;
+}
+
 void kernels_matmul(const struct kernels *k, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end,
 	float *y, size_t y_stride)
 {
@@ -206,6 +228,11 @@ void kernels_add(const struct kernels *k, float *y, const float *x, int32_t n)
 	k->add(y, x, n);
 }
 
+void kernels_add_scaled(const struct kernels *k, float *y, float w, const float *x, int32_t n)
+{
+	k->add_scaled(y, w, x, n);
+}
+
 void kernels_f32_to_f16(const struct kernels *k, const float *x, int32_t n, uint16_t *out)
 {
 	k->f32_to_f16(x, n, out);
@@ -224,6 +251,11 @@ bool kernels_all_finite(const struct kernels *k, const float *x, int32_t n)
 void kernels_rope_pairs(const struct kernels *k, float *x, int32_t n_pairs, const float *cos_in, const float *sin_in)
 {
 	k->rope_pairs(x, n_pairs, cos_in, sin_in);
+}
+
+void kernels_rope_halves(const struct kernels *k, float *x, int32_t n_pairs, const float *cos_in, const float *sin_in)
+{
+	k->rope_halves(x, n_pairs, cos_in, sin_in);
 }
 
 size_t kernels_attention_group_scratch(int32_t n_pos, int32_t head_dim, int32_t n_queries)

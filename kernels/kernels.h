@@ -68,6 +68,9 @@ void acts_set(struct acts *a, const float *x, int32_t n);
 // acts_quantise does tokens [begin, end); a block that is not finite gets d = NaN.
 void acts_quantise(const struct kernels *k, struct acts *a, int32_t begin, int32_t end);
 
+// acts_part gives tokens [begin, end) of quantised or float activations as activations of their own, which borrow a's storage.
+struct acts acts_part(const struct acts *a, int32_t begin, int32_t end);
+
 // kernels_matmul computes outputs [row_begin, row_end) for every token: y[t * y_stride + r] = W[r] . x[t] (rules 5 to 8).
 // Any number of threads may call it at once with disjoint row ranges.
 void kernels_matmul(const struct kernels *k, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end,
@@ -80,6 +83,8 @@ void kernels_row_to_f32(const struct weight *w, int32_t row, float *out);
 void kernels_rmsnorm(const struct kernels *k, const float *x, const float *w, int32_t n, float eps, float *y);
 // Rule 15: y[i] = SILU(gate[i]) * up[i]; y may be gate.
 void kernels_swiglu(const struct kernels *k, const float *gate, const float *up, int32_t n, float *y);
+// Rule 9, of experts: y[i] = fma(w, x[i], y[i]).
+void kernels_add_scaled(const struct kernels *k, float *y, float w, const float *x, int32_t n);
 // y[i] += x[i] (rule 9).
 void kernels_add(const struct kernels *k, float *y, const float *x, int32_t n);
 // Rule 10: RNE, overflow to Inf. kernels_f16_to_f32 is exact.
@@ -93,6 +98,8 @@ void rope_freqs(double theta, int32_t rope_dim, float *freq);
 void rope_table(const float *freq, int32_t n_pairs, int32_t pos, float *cos_out, float *sin_out);
 // kernels_rope_pairs rotates x in place: pairs (2i, 2i + 1), GGUF llama's order.
 void kernels_rope_pairs(const struct kernels *k, float *x, int32_t n_pairs, const float *cos_in, const float *sin_in);
+// kernels_rope_halves does the same with pairs (i, i + n_pairs), the order of qwen3moe and others.
+void kernels_rope_halves(const struct kernels *k, float *x, int32_t n_pairs, const float *cos_in, const float *sin_in);
 
 // Rule 13: one query of one head over positions [0, n_pos).
 struct attention {

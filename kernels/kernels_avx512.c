@@ -20,10 +20,12 @@ const struct kernels *kernels_avx512(void)
 		.rmsnorm = avx2_rmsnorm,
 		.swiglu = avx512_swiglu,
 		.add = avx2_add,
+		.add_scaled = avx2_add_scaled,
 		.f32_to_f16 = avx2_f32_to_f16,
 		.f16_to_f32 = avx2_f16_to_f32,
 		.all_finite = avx2_all_finite,
 		.rope_pairs = avx2_rope_pairs,
+		.rope_halves = avx2_rope_halves,
 		.attention_group = avx512_attention_group,
 	};
 	return &table;

@@ -26,10 +26,12 @@ struct kernels {
 	void (*rmsnorm)(const float *x, const float *w, int32_t n, float eps, float *y);
 	void (*swiglu)(const float *gate, const float *up, int32_t n, float *y);
 	void (*add)(float *y, const float *x, int32_t n);
+	void (*add_scaled)(float *y, float w, const float *x, int32_t n);
 	void (*f32_to_f16)(const float *x, int32_t n, uint16_t *out);
 	void (*f16_to_f32)(const uint16_t *x, int32_t n, float *out);
 	bool (*all_finite)(const float *x, int32_t n);
 	void (*rope_pairs)(float *x, int32_t n_pairs, const float *cos_in, const float *sin_in);
+	void (*rope_halves)(float *x, int32_t n_pairs, const float *cos_in, const float *sin_in);
 	void (*attention_group)(const struct attention_group *g, float *scratch);
 };
 

@@ -158,6 +158,12 @@ static void add(float *y, const float *x, int32_t n)
 		y[i] += x[i];
 }
 
+static void add_scaled(float *y, float w, const float *x, int32_t n)
+{
+	for (int32_t i = 0; i < n; i++)
+		y[i] = fmaf(w, x[i], y[i]);
+}
+
 static void f32_to_f16(const float *x, int32_t n, uint16_t *out)
 {
 	for (int32_t i = 0; i < n; i++)
@@ -186,6 +192,15 @@ static void rope_pairs(float *x, int32_t n_pairs, const float *cos_in, const flo
 		float x0 = x[2 * i], x1 = x[2 * i + 1];
 		x[2 * i] = fmaf(x0, cos_in[i], -(x1 * sin_in[i]));
 		x[2 * i + 1] = fmaf(x0, sin_in[i], x1 * cos_in[i]);
+	}
+}
+
+static void rope_halves(float *x, int32_t n_pairs, const float *cos_in, const float *sin_in)
+{
+	for (int32_t i = 0; i < n_pairs; i++) {
+		float x0 = x[i], x1 = x[n_pairs + i];
+		x[i] = fmaf(x0, cos_in[i], -(x1 * sin_in[i]));
+		x[n_pairs + i] = fmaf(x0, sin_in[i], x1 * cos_in[i]);
 	}
 }
 
@@ -270,10 +285,12 @@ const struct kernels *kernels_portable(void)
 		.rmsnorm = rmsnorm,
 		.swiglu = swiglu,
 		.add = add,
+		.add_scaled = add_scaled,
 		.f32_to_f16 = f32_to_f16,
 		.f16_to_f32 = f16_to_f32,
 		.all_finite = all_finite,
 		.rope_pairs = rope_pairs,
+		.rope_halves = rope_halves,
 		.attention_group = attention_group,
 	};
 	return &table;

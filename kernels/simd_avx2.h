@@ -22,10 +22,12 @@ void avx2_matmul_float(const struct weight *w, const struct acts *a, int32_t row
 void avx2_rmsnorm(const float *x, const float *w, int32_t n, float eps, float *y);
 void avx2_swiglu(const float *gate, const float *up, int32_t n, float *y);
 void avx2_add(float *y, const float *x, int32_t n);
+void avx2_add_scaled(float *y, float w, const float *x, int32_t n);
 void avx2_f32_to_f16(const float *x, int32_t n, uint16_t *out);
 void avx2_f16_to_f32(const uint16_t *x, int32_t n, float *out);
 bool avx2_all_finite(const float *x, int32_t n);
 void avx2_rope_pairs(float *x, int32_t n_pairs, const float *cos_in, const float *sin_in);
+void avx2_rope_halves(float *x, int32_t n_pairs, const float *cos_in, const float *sin_in);
 void avx2_attention_group(const struct attention_group *g, float *scratch);
 
 INLINE __m256i load256(const void *p)

@@ -186,6 +186,11 @@ static void plain_float_kernels_equal_the_reference(void **state)
 			memcpy(y, w, sizeof(y));
 			kernels_add(k, y, x, n);
 			assert_true(ref_same(y, want, (size_t)n));
+			for (int32_t e = 0; e < n; e++)
+				want[e] = ref_fma(w[0], x[e], w[e]);
+			memcpy(y, w, sizeof(y));
+			kernels_add_scaled(k, y, w[0], x, n);
+			assert_true(ref_same(y, want, (size_t)n));
 			bool finite = true;
 			kernels_f32_to_f16(k, x, n, half);
 			for (int32_t e = 0; e < n; e++) {
@@ -225,7 +230,7 @@ static void rope_turns_pairs_by_rule_12(void **state)
 	struct rng r;
 	rng_init(&r, 7);
 	for (int32_t n_pairs = 1; n_pairs <= 33; n_pairs++) {
-		float freq[33], c[33], s[33], x[66], want[66], y[66];
+		float freq[33], c[33], s[33], x[66], want[66], y[66], apart[66];
 		rope_freqs(10000.0, 2 * n_pairs, freq);
 		rope_table(freq, n_pairs, 1 + n_pairs * 977, c, s);
 		ref_fill(&r, REF_PLAIN, x, 66);
@@ -242,6 +247,13 @@ static void rope_turns_pairs_by_rule_12(void **state)
 			memcpy(y, x, sizeof(y));
 			kernels_rope_pairs(k, y, n_pairs, c, s);
 			assert_true(ref_same(y, want, 2 * (size_t)n_pairs));
+			for (int32_t i = 0; i < n_pairs; i++) { // the same pairs, each half of them apart
+				apart[i] = x[2 * i];
+				apart[n_pairs + i] = x[2 * i + 1];
+			}
+			kernels_rope_halves(k, apart, n_pairs, c, s);
+			for (int32_t i = 0; i < n_pairs; i++)
+				assert_true(ref_same(&apart[i], &want[2 * i], 1) && ref_same(&apart[n_pairs + i], &want[2 * i + 1], 1));
 		}
 		assert_true(freq[0] == 1.0f);
 	}
