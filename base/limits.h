@@ -31,6 +31,7 @@
 #define HIDDEN_DIM_MAX (1024 * 1024)    // widths (hidden, ffn, q rows); the largest published is 53,248
 #define HEADS_MAX 4096                  // attention heads of a layer
 #define HEAD_DIM_MAX 512                // what the attention kernel takes
+#define EXPERTS_MAX 1024                // experts of a layer; the largest published has 512
 #define VOCAB_MAX (4 * 1024 * 1024)     // tokens; the largest published vocabulary has 262,144
 #define MERGES_MAX (4 * 1024 * 1024)    // merge rules; the largest published vocabulary has 446,189
 #define TOKENIZE_TEXT_MAX (16 * 1024 * 1024) // bytes of one text: more than any context holds

@@ -186,8 +186,7 @@ static void put_problems(const struct gguf *g, struct inspection *in)
 	struct tokenizer *t = NULL;
 	note(in, model_check_whole(g, place(in)));
 	size_t before = in->n_problems;
-	if (strcmp(in->arch, arch_name(ARCH_LLAMA)) == 0)
-		in->n_problems += hparams_features(g, place(in), INSPECTION_PROBLEMS_MAX - in->n_problems);
+	in->n_problems += hparams_features(g, place(in), INSPECTION_PROBLEMS_MAX - in->n_problems);
 	if (in->n_problems == before) { // else the first of them would be said twice
 		enum err e = hparams_read(g, &hp, place(in));
 		note(in, e);

@@ -24,37 +24,55 @@ struct model {
 	struct hparams hp;
 	struct tensor_view token_embd, output_norm, output;
 	struct layer_weights *layers; // (n_layers)
+	struct expert_weights *experts; // (n_layers, n_experts), or NULL
 };
 
-enum dim { ONE, HIDDEN, FFN, Q_ROWS, KV_ROWS, VOCAB };
+enum dim { ONE, HIDDEN, FFN, Q_ROWS, KV_ROWS, HEAD, EXPERTS, VOCAB };
 
-// One tensor an architecture has: where its view goes, its shape, and whether a file may leave it out.
+// Which models have a tensor, and whether a file may leave it out.
+enum need { ALWAYS, OPTIONAL, WITHOUT_EXPERTS, WITH_EXPERTS, WITH_QK_NORM };
+
+// One tensor an architecture has: where its view goes, and its shape.
 struct slot {
 	const char *name; // behind "blk.N." for a layer's
 	size_t offset;    // in struct layer_weights, or in struct model
 	enum dim rows, cols;
-	bool optional;
+	enum need need;
 };
 
 static const struct slot layer_slots[] = {
-	{"attn_norm.weight", offsetof(struct layer_weights, attn_norm), ONE, HIDDEN, false},
-	{"attn_q.weight", offsetof(struct layer_weights, q), Q_ROWS, HIDDEN, false},
-	{"attn_k.weight", offsetof(struct layer_weights, k), KV_ROWS, HIDDEN, false},
-	{"attn_v.weight", offsetof(struct layer_weights, v), KV_ROWS, HIDDEN, false},
-	{"attn_output.weight", offsetof(struct layer_weights, o), HIDDEN, Q_ROWS, false},
-	{"attn_q.bias", offsetof(struct layer_weights, q_bias), ONE, Q_ROWS, true},
-	{"attn_k.bias", offsetof(struct layer_weights, k_bias), ONE, KV_ROWS, true},
-	{"attn_v.bias", offsetof(struct layer_weights, v_bias), ONE, KV_ROWS, true},
-	{"ffn_norm.weight", offsetof(struct layer_weights, ffn_norm), ONE, HIDDEN, false},
-	{"ffn_gate.weight", offsetof(struct layer_weights, gate), FFN, HIDDEN, false},
-	{"ffn_up.weight", offsetof(struct layer_weights, up), FFN, HIDDEN, false},
-	{"ffn_down.weight", offsetof(struct layer_weights, down), HIDDEN, FFN, false},
+	{"attn_norm.weight", offsetof(struct layer_weights, attn_norm), ONE, HIDDEN, ALWAYS},
+	{"attn_q.weight", offsetof(struct layer_weights, q), Q_ROWS, HIDDEN, ALWAYS},
+	{"attn_k.weight", offsetof(struct layer_weights, k), KV_ROWS, HIDDEN, ALWAYS},
+	{"attn_v.weight", offsetof(struct layer_weights, v), KV_ROWS, HIDDEN, ALWAYS},
+	{"attn_output.weight", offsetof(struct layer_weights, o), HIDDEN, Q_ROWS, ALWAYS},
+	{"attn_q.bias", offsetof(struct layer_weights, q_bias), ONE, Q_ROWS, OPTIONAL},
+	{"attn_k.bias", offsetof(struct layer_weights, k_bias), ONE, KV_ROWS, OPTIONAL},
+	{"attn_v.bias", offsetof(struct layer_weights, v_bias), ONE, KV_ROWS, OPTIONAL},
+	{"attn_q_norm.weight", offsetof(struct layer_weights, q_norm), ONE, HEAD, WITH_QK_NORM},
+	{"attn_k_norm.weight", offsetof(struct layer_weights, k_norm), ONE, HEAD, WITH_QK_NORM},
+	{"ffn_norm.weight", offsetof(struct layer_weights, ffn_norm), ONE, HIDDEN, ALWAYS},
+	{"ffn_gate.weight", offsetof(struct layer_weights, gate), FFN, HIDDEN, WITHOUT_EXPERTS},
+	{"ffn_up.weight", offsetof(struct layer_weights, up), FFN, HIDDEN, WITHOUT_EXPERTS},
+	{"ffn_down.weight", offsetof(struct layer_weights, down), HIDDEN, FFN, WITHOUT_EXPERTS},
+	{"ffn_gate_inp.weight", offsetof(struct layer_weights, router), EXPERTS, HIDDEN, WITH_EXPERTS},
+};
+
+// The matrices of an expert: "ffn_X_exps.weight" has those of all experts, or "ffn_X.E.weight" is expert E's.
+static const struct expert_slot {
+	const char *part;
+	size_t offset; // in struct expert_weights
+	enum dim rows, cols;
+} expert_slots[] = {
+	{"gate", offsetof(struct expert_weights, gate), FFN, HIDDEN},
+	{"up", offsetof(struct expert_weights, up), FFN, HIDDEN},
+	{"down", offsetof(struct expert_weights, down), HIDDEN, FFN},
 };
 
 static const struct slot model_slots[] = {
-	{"token_embd.weight", offsetof(struct model, token_embd), VOCAB, HIDDEN, false},
-	{"output_norm.weight", offsetof(struct model, output_norm), ONE, HIDDEN, false},
-	{"output.weight", offsetof(struct model, output), VOCAB, HIDDEN, true}, // missing: tied to token_embd
+	{"token_embd.weight", offsetof(struct model, token_embd), VOCAB, HIDDEN, ALWAYS},
+	{"output_norm.weight", offsetof(struct model, output_norm), ONE, HIDDEN, ALWAYS},
+	{"output.weight", offsetof(struct model, output), VOCAB, HIDDEN, OPTIONAL}, // missing: tied to token_embd
 };
 
 static int32_t dim_value(const struct hparams *hp, enum dim d)
@@ -65,9 +83,23 @@ static int32_t dim_value(const struct hparams *hp, enum dim d)
 	case FFN: return hp->ffn_dim;
 	case Q_ROWS: return hp->n_heads * hp->head_dim;
 	case KV_ROWS: return hp->n_kv_heads * hp->head_dim;
+	case HEAD: return hp->head_dim;
+	case EXPERTS: return hp->n_experts;
 	case VOCAB: return hp->vocab_size;
 	}
 	return 0;
+}
+
+static bool has_slot(const struct hparams *hp, const struct slot *s)
+{
+	switch (s->need) {
+	case ALWAYS:
+	case OPTIONAL: return true;
+	case WITHOUT_EXPERTS: return hp->n_experts == 0;
+	case WITH_EXPERTS: return hp->n_experts > 0;
+	case WITH_QK_NORM: return arch_has_qk_norm(hp->arch);
+	}
+	return false;
 }
 
 static const char *shape_text(const struct gguf_tensor *t, char out[96])
@@ -85,7 +117,7 @@ static enum err check_slot(const struct gguf *g, const struct hparams *hp, const
 	uint64_t rows = (uint64_t)dim_value(hp, s->rows), cols = (uint64_t)dim_value(hp, s->cols);
 	const struct gguf_tensor *t = gguf_find_tensor(g, name);
 	*out = t;
-	if (t == NULL && s->optional)
+	if (t == NULL && s->need == OPTIONAL)
 		return OK;
 	if (t == NULL)
 		return errmsg_fail(em, ERR_NOT_FOUND, "tensor %s is missing, wanted %" PRIu64 " x %" PRIu64, name, cols, rows);
@@ -94,11 +126,66 @@ static enum err check_slot(const struct gguf *g, const struct hparams *hp, const
 		return errmsg_fail(em, ERR_FORMAT, "tensor %s is %s, wanted %" PRIu64 " x %" PRIu64, name, shape_text(t, shape), cols, rows);
 	if (s->rows == ONE && t->type != DTYPE_F32)
 		return errmsg_fail(em, ERR_UNSUPPORTED, "tensor %s has type %s, wanted f32", name, dtype_find(t->type)->name);
+	if (s->rows == EXPERTS && t->type != DTYPE_F32 && t->type != DTYPE_F16 && t->type != DTYPE_BF16)
+		return errmsg_fail(em, ERR_UNSUPPORTED, "tensor %s has type %s, wanted f32, f16 or bf16", name, dtype_find(t->type)->name);
 	return OK;
 }
 
+// find_expert finds where a matrix of an expert is: in the tensor of all of them (*slice is the expert), or in its own (*slice is 0). NULL:
+// nowhere; name is that of the tensor of all.
+static const struct gguf_tensor *find_expert(const struct gguf *g, int32_t layer, const struct expert_slot *s, int32_t expert, int32_t *slice,
+	char name[TENSOR_NAME_CAP])
+{
+	char own[TENSOR_NAME_CAP];
+	snprintf(name, TENSOR_NAME_CAP, "blk.%" PRId32 ".ffn_%s_exps.weight", layer, s->part);
+	const struct gguf_tensor *t = gguf_find_tensor(g, name);
+	*slice = expert;
+	if (t != NULL)
+		return t;
+	snprintf(own, sizeof own, "blk.%" PRId32 ".ffn_%s.%" PRId32 ".weight", layer, s->part, expert);
+	t = gguf_find_tensor(g, own);
+	*slice = 0;
+	if (t != NULL || expert > 0) // a first one of its own says that the others should be, too
+		memcpy(name, own, sizeof own);
+	return t;
+}
+
+static enum err check_expert(const struct gguf *g, const struct hparams *hp, int32_t layer, const struct expert_slot *s, int32_t expert,
+	struct errmsg *em)
+{
+	char name[TENSOR_NAME_CAP], shape[96];
+	int32_t slice;
+	uint64_t rows = (uint64_t)dim_value(hp, s->rows), cols = (uint64_t)dim_value(hp, s->cols);
+	const struct gguf_tensor *t = find_expert(g, layer, s, expert, &slice, name);
+	uint64_t n = t != NULL && strstr(name, "_exps.") == NULL ? 1 : (uint64_t)hp->n_experts;
+	if (t == NULL)
+		return errmsg_fail(em, ERR_NOT_FOUND, "tensor %s is missing, wanted %" PRIu64 " x %" PRIu64, name, cols, rows);
+	if (t->dims[0] != cols || t->dims[1] != rows || t->dims[2] != n || t->dims[3] != 1)
+		return errmsg_fail(em, ERR_FORMAT, "tensor %s is %s, wanted %" PRIu64 " x %" PRIu64 " x %" PRIu64, name, shape_text(t, shape), cols, rows,
+			n);
+	return OK;
+}
+
+// is_expert tells whether a layer has a tensor `rest` ("ffn_up_exps.weight", or "ffn_up.7.weight" where there is no such one) for experts.
+static bool is_expert(const struct gguf *g, const struct hparams *hp, int32_t layer, const char *rest)
+{
+	for (size_t i = 0; i < ARRAY_LEN(expert_slots) && hp->n_experts > 0; i++) {
+		char name[TENSOR_NAME_CAP], text[TENSOR_NAME_CAP];
+		int32_t slice, expert = -1;
+		snprintf(text, sizeof text, "ffn_%s.%%4" SCNd32, expert_slots[i].part);
+		if (sscanf(rest, text, &expert) != 1 || expert < 0 || expert >= hp->n_experts)
+			expert = 0;
+		if (find_expert(g, layer, &expert_slots[i], expert, &slice, name) == NULL)
+			continue;
+		snprintf(text, sizeof text, "blk.%" PRId32 ".%s", layer, rest);
+		if (strcmp(name, text) == 0)
+			return true;
+	}
+	return false;
+}
+
 // is_known tells whether the architecture has a tensor of this name. "blk.007." and "blk.+7." are no layer.
-static bool is_known(const struct hparams *hp, struct gguf_str name)
+static bool is_known(const struct gguf *g, const struct hparams *hp, struct gguf_str name)
 {
 	char text[TENSOR_NAME_CAP], again[TENSOR_NAME_CAP];
 	if (name.len >= sizeof text)
@@ -113,10 +200,11 @@ static bool is_known(const struct hparams *hp, struct gguf_str name)
 		return false;
 	for (size_t i = 0; i < ARRAY_LEN(layer_slots); i++) {
 		snprintf(again, sizeof again, "blk.%" PRId32 ".%s", layer, layer_slots[i].name);
-		if (strcmp(text, again) == 0)
+		if (has_slot(hp, &layer_slots[i]) && strcmp(text, again) == 0)
 			return true;
 	}
-	return false;
+	snprintf(again, sizeof again, "blk.%" PRId32 ".", layer);
+	return strncmp(text, again, strlen(again)) == 0 && is_expert(g, hp, layer, text + strlen(again));
 }
 
 static enum err check_layer(const struct gguf *g, const struct hparams *hp, int32_t layer, struct errmsg *em)
@@ -125,9 +213,16 @@ static enum err check_layer(const struct gguf *g, const struct hparams *hp, int3
 		char name[TENSOR_NAME_CAP];
 		const struct gguf_tensor *t;
 		snprintf(name, sizeof name, "blk.%" PRId32 ".%s", layer, layer_slots[i].name);
-		enum err e = check_slot(g, hp, &layer_slots[i], name, &t, em);
+		enum err e = has_slot(hp, &layer_slots[i]) ? check_slot(g, hp, &layer_slots[i], name, &t, em) : OK;
 		if (e != OK)
 			return e;
+	}
+	for (int32_t expert = 0; expert < hp->n_experts; expert++) {
+		for (size_t i = 0; i < ARRAY_LEN(expert_slots); i++) {
+			enum err e = check_expert(g, hp, layer, &expert_slots[i], expert, em);
+			if (e != OK)
+				return e;
+		}
 	}
 	return OK;
 }
@@ -147,7 +242,7 @@ enum err model_check_tensors(const struct gguf *g, const struct hparams *hp, str
 	}
 	for (uint64_t i = 0; i < g->n_tensors; i++) {
 		char shown[TENSOR_NAME_CAP + 4];
-		if (!is_known(hp, g->tensors[i].name))
+		if (!is_known(g, hp, g->tensors[i].name))
 			return errmsg_fail(em, ERR_UNSUPPORTED, "tensor \"%s\" is none of architecture %s with %" PRId32 " layers: not supported",
 				printable_copy(g->tensors[i].name.data, g->tensors[i].name.len, shown, sizeof shown), arch_name(hp->arch), hp->n_layers);
 	}
@@ -183,6 +278,36 @@ static void put_view(const struct gguf *g, const char *name, void *base, size_t 
 	memcpy((char *)base + offset, &v, sizeof v);
 }
 
+// put_expert writes the views of a checked expert.
+static void put_expert(const struct gguf *g, int32_t layer, int32_t expert, struct expert_weights *out)
+{
+	for (size_t i = 0; i < ARRAY_LEN(expert_slots); i++) {
+		char name[TENSOR_NAME_CAP];
+		int32_t slice;
+		const struct gguf_tensor *t = find_expert(g, layer, &expert_slots[i], expert, &slice, name);
+		struct tensor_view v = view_of(g, t);
+		size_t skip = (size_t)slice * (size_t)v.rows * v.row_bytes;
+		v.data = (const uint8_t *)v.data + skip;
+		v.at += skip;
+		memcpy((char *)out + expert_slots[i].offset, &v, sizeof v);
+	}
+}
+
+static enum err fill_experts(struct model *m)
+{
+	size_t n = (size_t)m->hp.n_experts;
+	m->experts = n > 0 ? calloc((size_t)m->hp.n_layers * n, sizeof *m->experts) : NULL;
+	if (m->experts == NULL)
+		return n > 0 ? ERR_NOMEM : OK;
+	for (int32_t layer = 0; layer < m->hp.n_layers; layer++) {
+		struct expert_weights *of_layer = &m->experts[(size_t)layer * n];
+		for (int32_t e = 0; e < m->hp.n_experts; e++)
+			put_expert(&m->gguf, layer, e, &of_layer[e]);
+		m->layers[layer].experts = of_layer;
+	}
+	return OK;
+}
+
 static enum err fill_views(struct model *m)
 {
 	m->layers = calloc((size_t)m->hp.n_layers, sizeof *m->layers);
@@ -198,7 +323,7 @@ static enum err fill_views(struct model *m)
 			snprintf(name, sizeof name, "blk.%" PRId32 ".%s", layer, layer_slots[i].name);
 			put_view(&m->gguf, name, &m->layers[layer], layer_slots[i].offset);
 		}
-	return OK;
+	return fill_experts(m);
 }
 
 static void set_name(struct model *m)
@@ -265,6 +390,7 @@ void model_close(struct model *m)
 {
 	if (m == NULL)
 		return;
+	free(m->experts);
 	free(m->layers);
 	gguf_deinit(&m->gguf);
 	mapped_file_close(&m->file);

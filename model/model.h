@@ -27,7 +27,16 @@ struct layer_weights {
 	struct tensor_view attn_norm;  // (1, hidden_dim) f32
 	struct tensor_view q, k, v, o; // (n_heads * head_dim, hidden_dim), (n_kv_heads * head_dim, hidden_dim) twice, (hidden_dim, n_heads * head_dim)
 	struct tensor_view q_bias, k_bias, v_bias; // optional, (1, rows) f32
+	struct tensor_view q_norm, k_norm; // (1, head_dim) f32; only where arch_has_qk_norm
 	struct tensor_view ffn_norm;   // (1, hidden_dim) f32
+	struct tensor_view gate, up;   // (ffn_dim, hidden_dim); none with experts
+	struct tensor_view down;       // (hidden_dim, ffn_dim); none with experts
+	struct tensor_view router;     // (n_experts, hidden_dim) f32, f16 or bf16; only with experts
+	const struct expert_weights *experts; // (n_experts), or NULL
+};
+
+// One expert of a layer: its slices of three tensors, or tensors of its own, as older files have them.
+struct expert_weights {
 	struct tensor_view gate, up;   // (ffn_dim, hidden_dim)
 	struct tensor_view down;       // (hidden_dim, ffn_dim)
 };

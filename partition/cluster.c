@@ -157,11 +157,13 @@ enum err model_shape_of(const struct hparams *hp, enum dtype type, enum dtype he
 	if (e != OK)
 		return e;
 	int32_t q_dim = hp->n_heads * hp->head_dim, kv_dim = hp->n_kv_heads * hp->head_dim, d = hp->hidden_dim, f = hp->ffn_dim;
-	uint64_t layer = (uint64_t)d * 2 * sizeof(float), head = 0; // two norms
+	uint64_t layer = (uint64_t)d * 2 * sizeof(float), head = 0, ffn = 0; // two norms
 	bool ok = add_matrix(type, q_dim, d, &layer) && add_matrix(type, kv_dim, d, &layer) &&
-		add_matrix(type, kv_dim, d, &layer) && add_matrix(type, d, q_dim, &layer) && add_matrix(type, f, d, &layer) &&
-		add_matrix(type, f, d, &layer) && add_matrix(type, d, f, &layer) &&
+		add_matrix(type, kv_dim, d, &layer) && add_matrix(type, d, q_dim, &layer) && add_matrix(type, f, d, &ffn) &&
+		add_matrix(type, f, d, &ffn) && add_matrix(type, d, f, &ffn) &&
 		add_matrix(head_type, hp->vocab_size, d, &head);
+	layer += ffn * (uint64_t)(hp->n_experts > 0 ? hp->n_experts : 1);
+	double n_ffn = hp->n_experts > 0 ? hp->n_experts_used : 1;
 	if (!ok)
 		return errmsg_fail(em, ERR_RANGE, "model: rows of %d, %d or %d values are no whole blocks of %s or %s", d, q_dim,
 			f, dtype_find(type)->name, dtype_find(head_type)->name);
@@ -171,7 +173,7 @@ enum err model_shape_of(const struct hparams *hp, enum dtype type, enum dtype he
 		.kv_bytes = (uint64_t)kv_dim * 2 * sizeof(uint16_t), // f16, as the engine keeps them
 		.head_bytes = head,
 		.hop_bytes = hop_bytes,
-		.layer_flops = 2.0 * d * (2.0 * q_dim + 2.0 * kv_dim + 3.0 * f),
+		.layer_flops = 2.0 * d * (2.0 * q_dim + 2.0 * kv_dim + 3.0 * f * n_ffn),
 		.head_flops = 2.0 * d * hp->vocab_size,
 		.attn_flops = 4.0 * q_dim,
 		.type = type,

@@ -79,7 +79,8 @@ struct hparams;
 MUST_USE enum err cluster_check(const struct cluster *c, struct errmsg *em);
 // model_shape_check does the same for the model.
 MUST_USE enum err model_shape_check(const struct model_shape *s, struct errmsg *em);
-// model_shape_of computes the shape of a dense model whose matrices all have one weight type. ERR_RANGE: a row is no whole number of blocks.
+// model_shape_of computes the shape of a model whose matrices all have one weight type. With experts, bytes are those of all, arithmetic that
+// of the used ones. ERR_RANGE: a row is no whole number of blocks.
 MUST_USE enum err model_shape_of(const struct hparams *hp, enum dtype type, enum dtype head_type, uint64_t hop_bytes,
 	struct model_shape *out, struct errmsg *em);
 

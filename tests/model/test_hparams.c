@@ -168,9 +168,9 @@ static void the_architecture_is_named(void **state)
 	const char *key = "general.architecture";
 	refuse((struct key){key, DROP, .number = 0}, ERR_NOT_FOUND, "key general.architecture is missing, wanted a string");
 	refuse((struct key){key, U32, .number = 1}, ERR_FORMAT, "key general.architecture has type u32, wanted string");
-	refuse((struct key){key, STR, .text = "qwen2"}, ERR_UNSUPPORTED, "architecture \"qwen2\" is not supported (this program runs llama)");
-	refuse((struct key){key, STR, .text = "llama\n"}, ERR_UNSUPPORTED, "architecture \"llama?\" is not supported (this program runs llama)");
-	refuse((struct key){key, STR, .text = ""}, ERR_UNSUPPORTED, "architecture \"\" is not supported (this program runs llama)");
+	refuse((struct key){key, STR, .text = "qwen2"}, ERR_UNSUPPORTED, "architecture \"qwen2\" is not supported (this program runs llama and qwen3moe)");
+	refuse((struct key){key, STR, .text = "llama\n"}, ERR_UNSUPPORTED, "architecture \"llama?\" is not supported (this program runs llama and qwen3moe)");
+	refuse((struct key){key, STR, .text = ""}, ERR_UNSUPPORTED, "architecture \"\" is not supported (this program runs llama and qwen3moe)");
 }
 
 static void sizes_have_both_limits(void **state)
@@ -287,14 +287,16 @@ static void the_vocabulary_agrees_with_itself(void **state)
 static void what_is_not_computed_is_refused_not_ignored(void **state)
 {
 	(void)state;
-	refuse((struct key){"llama.expert_count", U32, .number = 8}, ERR_UNSUPPORTED,
-		"llama with 8 experts (llama.expert_count) is not supported");
-	accept_one((struct key){"llama.expert_count", U32, .number = 0});
-	const struct key experts[] = {{"llama.expert_count", U32, .number = 2}, {"llama.expert_used_count", U32, .number = 3}};
 	struct hparams hp;
 	struct errmsg em;
-	assert_int_equal(read_changed(experts, 2, NULL, &hp, &em), ERR_FORMAT);
-	assert_string_equal(em.text, "key llama.expert_used_count is 3, wanted at most 2 (llama.expert_count)");
+	refuse((struct key){"llama.expert_shared_count", U32, .number = 1}, ERR_UNSUPPORTED, "experts with llama.expert_shared_count 1 are not supported");
+	refuse((struct key){"llama.expert_gating_func", U32, .number = 2}, ERR_UNSUPPORTED, "experts with llama.expert_gating_func 2 are not supported");
+	refuse((struct key){"llama.expert_weights_scale", F32, .number = 2.5}, ERR_UNSUPPORTED,
+		"experts with llama.expert_weights_scale 2.5 are not supported");
+	refuse((struct key){"llama.expert_weights_scale", STR, .text = "1"}, ERR_FORMAT, "key llama.expert_weights_scale has type string, wanted a number");
+	refuse((struct key){"llama.leading_dense_block_count", U32, .number = 1}, ERR_UNSUPPORTED,
+		"experts with llama.leading_dense_block_count 1 are not supported");
+	accept_one((struct key){"llama.expert_weights_scale", F32, .number = 1});
 
 	const char *key = "llama.rope.scaling.type";
 	refuse((struct key){key, STR, .text = "linear"}, ERR_UNSUPPORTED, "RoPE scaling \"linear\" (llama.rope.scaling.type) is not supported");
@@ -306,6 +308,55 @@ static void what_is_not_computed_is_refused_not_ignored(void **state)
 	accept_one((struct key){"llama.rope.scale_linear", F32, .number = 1});
 	assert_int_equal(read_changed(NULL, 0, "rope_freqs.weight", &hp, &em), ERR_UNSUPPORTED);
 	assert_string_equal(em.text, "RoPE frequency factors (tensor rope_freqs.weight) are not supported");
+}
+
+static void experts_are_counted_and_used_within_their_number(void **state)
+{
+	(void)state;
+	struct hparams hp = accept_one((struct key){"llama.expert_count", U32, .number = 0});
+	assert_int_equal(hp.n_experts, 0);
+	assert_int_equal(hp.n_experts_used, 0);
+	const struct key good[] = {{"llama.expert_count", U32, .number = 8}, {"llama.expert_used_count", U32, .number = 2}};
+	hp = accept(good, 2);
+	assert_int_equal(hp.n_experts, 8);
+	assert_int_equal(hp.n_experts_used, 2);
+	assert_int_equal(hp.ffn_dim, 160);
+	refuse((struct key){"llama.expert_count", U32, .number = 8}, ERR_NOT_FOUND, "key llama.expert_used_count is missing, wanted an integer");
+	refuse((struct key){"llama.expert_count", U32, .number = EXPERTS_MAX + 1}, ERR_LIMIT, "key llama.expert_count is 1025, wanted at most 1024");
+	refuse((struct key){"llama.expert_count", I32, .number = -1}, ERR_FORMAT, "key llama.expert_count has type i32 and is negative, wanted an integer of 0 or more");
+	struct errmsg em;
+	const struct key many[] = {{"llama.expert_count", U32, .number = 2}, {"llama.expert_used_count", U32, .number = 3}};
+	assert_int_equal(read_changed(many, 2, NULL, &hp, &em), ERR_FORMAT);
+	assert_string_equal(em.text, "key llama.expert_used_count is 3, wanted at most 2 (llama.expert_count)");
+	const struct key none[] = {{"llama.expert_count", U32, .number = 2}, {"llama.expert_used_count", U32, .number = 0}};
+	assert_int_equal(read_changed(none, 2, NULL, &hp, &em), ERR_FORMAT);
+	assert_string_equal(em.text, "key llama.expert_used_count is 0, wanted 1 to 1024");
+}
+
+#define QWEN(suffix, value) {"qwen3moe." suffix, U32, .number = value}
+
+static void qwen3moe_has_its_own_keys_and_always_experts(void **state)
+{
+	(void)state;
+	struct hparams hp;
+	struct errmsg em;
+	const struct key keys[] = {
+		{"general.architecture", STR, .text = "qwen3moe"}, QWEN("block_count", 5), QWEN("context_length", 512), QWEN("embedding_length", 64),
+		QWEN("attention.head_count", 4), QWEN("attention.head_count_kv", 2), QWEN("attention.key_length", 32), QWEN("attention.value_length", 32),
+		{"qwen3moe.attention.layer_norm_rms_epsilon", F32, .number = 1e-6}, QWEN("expert_feed_forward_length", 96), QWEN("feed_forward_length", 999),
+		QWEN("expert_count", 16), QWEN("expert_used_count", 4),
+	};
+	hp = accept(keys, ARRAY_LEN(keys));
+	assert_int_equal(hp.arch, ARCH_QWEN3MOE);
+	assert_int_equal(hp.n_layers, 5);
+	assert_int_equal(hp.head_dim, 32);
+	assert_int_equal(hp.ffn_dim, 96);
+	assert_true(arch_has_qk_norm(hp.arch) && arch_rope_is_halves(hp.arch));
+	assert_false(arch_has_qk_norm(ARCH_LLAMA) || arch_rope_is_halves(ARCH_LLAMA));
+	assert_int_equal(read_changed(keys, ARRAY_LEN(keys) - 2, NULL, &hp, &em), ERR_FORMAT);
+	assert_string_equal(em.text, "key qwen3moe.expert_count is missing or 0, wanted 1 to 1024");
+	assert_int_equal(read_changed(keys, 9, NULL, &hp, &em), ERR_NOT_FOUND);
+	assert_string_equal(em.text, "key qwen3moe.expert_feed_forward_length is missing, wanted an integer");
 }
 
 static void check_refuses_what_a_peer_could_say(void **state)
@@ -327,6 +378,13 @@ static void check_refuses_what_a_peer_could_say(void **state)
 	struct hparams hp = good;
 	hp.arch = (enum arch)99;
 	assert_int_equal(hparams_check(&hp, &em), ERR_UNSUPPORTED);
+	static const int32_t experts[][2] = {{4, 0}, {0, 4}, {4, 5}, {-1, -1}, {-1, 0}, {INT32_MAX, 2}, {4, -1}};
+	for (size_t i = 0; i < ARRAY_LEN(experts); i++) {
+		hp = good;
+		hp.n_experts = experts[i][0];
+		hp.n_experts_used = experts[i][1];
+		assert_int_equal(hparams_check(&hp, &em), ERR_FORMAT);
+	}
 	hp = good;
 	hp.norm_eps = NAN;
 	assert_int_equal(hparams_check(&hp, NULL), ERR_FORMAT);
@@ -345,6 +403,8 @@ int main(void)
 		cmocka_unit_test(epsilon_is_a_small_number),
 		cmocka_unit_test(the_vocabulary_agrees_with_itself),
 		cmocka_unit_test(what_is_not_computed_is_refused_not_ignored),
+		cmocka_unit_test(experts_are_counted_and_used_within_their_number),
+		cmocka_unit_test(qwen3moe_has_its_own_keys_and_always_experts),
 		cmocka_unit_test(check_refuses_what_a_peer_could_say),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
