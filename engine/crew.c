@@ -19,17 +19,21 @@ void crew_end_phase(struct hand *h)
 	h->phase++;
 }
 
-// acquire_and_end: the first hand may be phases ahead when another looks whether this one can begin; hence the number.
-static bool acquire_and_end(struct hand *h, int32_t unit)
+// The first hand may be phases ahead when another looks whether this one can begin; hence the number.
+bool crew_end_phase_if(struct hand *h, enum err err)
 {
 	struct crew *c = h->crew;
-	if (h->idx == 0) {
-		c->err = residency_acquire(c->e->residency, unit, c->em);
-		if (c->err != OK)
-			atomic_store_explicit(&c->failed_phase, h->phase + 1, memory_order_relaxed);
+	if (h->idx == 0 && err != OK) {
+		c->err = err;
+		atomic_store_explicit(&c->failed_phase, h->phase + 1, memory_order_relaxed);
 	}
 	crew_end_phase(h);
 	return atomic_load_explicit(&c->failed_phase, memory_order_relaxed) != h->phase;
+}
+
+static bool acquire_and_end(struct hand *h, int32_t unit)
+{
+	return crew_end_phase_if(h, h->idx == 0 ? residency_acquire(h->crew->e->residency, unit, h->crew->em) : OK);
 }
 
 bool crew_begin_units(struct hand *h, const struct unit_run *run)

@@ -35,6 +35,8 @@ struct hand {
 bool crew_take(struct hand *h, int32_t n, int32_t *share);
 // crew_end_phase waits for the others.
 void crew_end_phase(struct hand *h);
+// crew_end_phase_if ends a phase that the first hand's `err` decides about. False: that was none, and every hand returns.
+bool crew_end_phase_if(struct hand *h, enum err err);
 // crew_tokens gives the tokens that are this thread's in every per-token phase.
 void crew_tokens(const struct hand *h, int32_t *begin, int32_t *end);
 

@@ -53,13 +53,17 @@ static void lay_out_layer(struct engine *e, struct carver *c, int32_t layer)
 	model_layer(e->c.model, layer, &w);
 	struct engine_layer l = {
 		.q = shape_of(&w.q), .k = shape_of(&w.k), .v = shape_of(&w.v), .o = shape_of(&w.o),
-		.gate = shape_of(&w.gate), .up = shape_of(&w.up), .down = shape_of(&w.down),
+		.gate = shape_of(&w.gate), .up = shape_of(&w.up), .down = shape_of(&w.down), .router = shape_of(&w.router),
+		.experts = w.experts,
 	};
 	l.attn_norm = carve_vector(c, &w.attn_norm);
 	l.ffn_norm = carve_vector(c, &w.ffn_norm);
 	l.q_bias = carve_vector(c, &w.q_bias);
 	l.k_bias = carve_vector(c, &w.k_bias);
 	l.v_bias = carve_vector(c, &w.v_bias);
+	l.q_norm = carve_vector(c, &w.q_norm);
+	l.k_norm = carve_vector(c, &w.k_norm);
+	l.router.data = l.router_bytes = carve(c, (size_t)w.router.rows * w.router.row_bytes, 1);
 	if (c->arena != NULL)
 		e->layers[layer_spans_find(&e->c.layers, layer)] = l;
 }
@@ -86,22 +90,37 @@ static void lay_out_kv(struct engine *e, struct carver *c)
 // lay_out_inputs carves the float inputs, and one storage per activation kind: only one input of a kind is in use at a time.
 static void lay_out_inputs(struct engine *e, struct carver *c)
 {
-	struct engine_input *inputs[] = {&e->normed, &e->attended, &e->gated};
-	int32_t n = e->c.batch_max;
+	struct engine_input *inputs[] = {&e->normed, &e->attended, &e->picked, &e->gated};
 	for (size_t i = 0; i < ARRAY_LEN(inputs); i++)
-		inputs[i]->x = carve_floats(c, n, inputs[i]->cols);
+		inputs[i]->x = carve_floats(c, inputs[i]->n_cap, inputs[i]->cols);
 	for (int kind = 0; kind < N_ACT_KINDS; kind++) {
 		size_t bytes = 0;
 		for (size_t i = 0; i < ARRAY_LEN(inputs); i++) {
-			size_t b = inputs[i]->used[kind] ? acts_bytes((enum act_kind)kind, n, inputs[i]->cols) : 0;
+			size_t b = inputs[i]->used[kind] ? acts_bytes((enum act_kind)kind, inputs[i]->n_cap, inputs[i]->cols) : 0;
 			bytes = b > bytes ? b : bytes;
 		}
 		void *storage = carve(c, bytes, 1);
 		for (size_t i = 0; i < ARRAY_LEN(inputs); i++) {
 			if (inputs[i]->used[kind] && storage != NULL)
-				acts_init(&inputs[i]->acts[kind], (enum act_kind)kind, n, inputs[i]->cols, storage);
+				acts_init(&inputs[i]->acts[kind], (enum act_kind)kind, inputs[i]->n_cap, inputs[i]->cols, storage);
 		}
 	}
+}
+
+static void lay_out_experts(struct engine *e, struct carver *c)
+{
+	int32_t n = e->c.batch_max, n_experts = e->hp.n_experts;
+	e->router_logits = carve_floats(c, n, n_experts);
+	e->choices = carve(c, (size_t)n * (size_t)e->hp.n_experts_used, sizeof *e->choices);
+	e->expert_tokens = carve(c, (size_t)n_experts, sizeof *e->expert_tokens);
+	e->expert_next = carve(c, (size_t)n_experts, sizeof *e->expert_next);
+	e->expert_parts = carve(c, (size_t)n_experts, sizeof *e->expert_parts);
+	e->pair_tokens = carve(c, (size_t)e->pairs_cap, sizeof *e->pair_tokens);
+	e->expert_out = carve_floats(c, e->pairs_cap, e->hp.hidden_dim);
+	e->expert_held = carve(c, (size_t)n_experts, sizeof *e->expert_held);
+	e->ahead_x = carve_floats(c, 1, e->hp.hidden_dim);
+	e->ahead_logits = carve_floats(c, 1, n_experts);
+	e->ahead_choices = carve(c, (size_t)e->hp.n_experts_used, sizeof *e->ahead_choices);
 }
 
 static void lay_out(struct engine *e, struct carver *c)
@@ -128,7 +147,9 @@ static void lay_out(struct engine *e, struct carver *c)
 	e->q = carve_floats(c, n, hp->n_heads * hp->head_dim);
 	e->k = carve_floats(c, n, hp->n_kv_heads * hp->head_dim);
 	e->v = carve_floats(c, n, hp->n_kv_heads * hp->head_dim);
-	e->up = carve_floats(c, n, hp->ffn_dim);
+	e->up = carve_floats(c, e->gated.n_cap, hp->ffn_dim);
+	if (hp->n_experts > 0)
+		lay_out_experts(e, c);
 	e->delta = carve_floats(c, n, hp->hidden_dim);
 	e->rope_freq = carve_floats(c, 1, hp->rope_dim / 2);
 	e->rope_cos = carve_floats(c, n, hp->rope_dim / 2);
@@ -150,6 +171,21 @@ static enum err check_type(const struct tensor_view *t, const char *name, struct
 	return OK;
 }
 
+static enum err check_experts(struct engine *e, int32_t layer, const struct expert_weights *experts, struct errmsg *em)
+{
+	enum err err = OK;
+	for (int32_t i = 0; experts != NULL && i < e->hp.n_experts && err == OK; i++) {
+		char name[64];
+		snprintf(name, sizeof name, "blk.%d, expert %d", (int)layer, (int)i);
+		err = check_type(&experts[i].gate, name, &e->picked, em);
+		if (err == OK)
+			err = check_type(&experts[i].up, name, &e->picked, em);
+		if (err == OK)
+			err = check_type(&experts[i].down, name, &e->gated, em);
+	}
+	return err;
+}
+
 // check_layer refuses weights without kernels and notes which forms each input is needed in.
 static enum err check_layer(struct engine *e, int32_t layer, struct errmsg *em)
 {
@@ -161,16 +197,16 @@ static enum err check_layer(struct engine *e, int32_t layer, struct errmsg *em)
 		struct engine_input *in;
 	} parts[] = {
 		{&w.q, "attn_q", &e->normed}, {&w.k, "attn_k", &e->normed}, {&w.v, "attn_v", &e->normed}, {&w.o, "attn_output", &e->attended},
-		{&w.gate, "ffn_gate", &e->normed}, {&w.up, "ffn_up", &e->normed}, {&w.down, "ffn_down", &e->gated},
+		{&w.gate, "ffn_gate", &e->normed}, {&w.up, "ffn_up", &e->normed}, {&w.down, "ffn_down", &e->gated}, {&w.router, "ffn_gate_inp", &e->normed},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
 		char name[64];
 		snprintf(name, sizeof name, "blk.%d.%s.weight", (int)layer, parts[i].name);
-		enum err err = check_type(parts[i].t, name, parts[i].in, em);
+		enum err err = parts[i].t->rows > 0 ? check_type(parts[i].t, name, parts[i].in, em) : OK;
 		if (err != OK)
 			return err;
 	}
-	return OK;
+	return check_experts(e, layer, w.experts, em);
 }
 
 static enum err check_head(struct engine *e, struct errmsg *em)
@@ -236,18 +272,42 @@ static enum err allocate(struct engine *e, struct errmsg *em)
 	return OK;
 }
 
+// set_inputs decides how much scratch each input of products takes. A group of experts has at least the pairs of one token, or of one expert
+// that every token of a batch chose.
+static void set_inputs(struct engine *e, bool has_layers)
+{
+	const struct hparams *hp = &e->hp;
+	int32_t n = e->c.batch_max;
+	e->normed = (struct engine_input){.n_cap = n, .cols = hp->hidden_dim};
+	if (!has_layers)
+		return;
+	e->attended = (struct engine_input){.n_cap = n, .cols = hp->n_heads * hp->head_dim};
+	e->gated = (struct engine_input){.n_cap = n, .cols = hp->ffn_dim};
+	if (hp->n_experts == 0)
+		return;
+	e->experts_at_once = hp->n_experts;
+	e->pairs_cap = n > hp->n_experts_used ? n : hp->n_experts_used;
+	e->picked = (struct engine_input){.n_cap = e->pairs_cap, .cols = hp->hidden_dim};
+	e->gated.n_cap = e->pairs_cap;
+}
+
 // prepare fills what the config alone decides.
 static enum err prepare(struct engine *e, const struct engine_config *c, struct errmsg *em)
 {
 	e->c = *c;
 	e->hp = *model_hparams(c->model);
 	e->files = c->files != NULL ? c->files : model_files(c->model);
-	e->normed.cols = e->hp.hidden_dim;
-	if (layer_spans_count(&c->layers) > 0) {
-		e->attended.cols = e->hp.n_heads * e->hp.head_dim;
-		e->gated.cols = e->hp.ffn_dim;
-	}
+	set_inputs(e, layer_spans_count(&c->layers) > 0);
 	return check_config(e, em);
+}
+
+struct weight engine_expert_weight(const struct engine *e, int32_t layer, int32_t expert, enum expert_matrix matrix)
+{
+	const struct expert_weights *x = &e->layers[layer_spans_find(&e->c.layers, layer)].experts[expert];
+	const struct tensor_view *t = matrix == EXPERT_GATE ? &x->gate : matrix == EXPERT_UP ? &x->up : &x->down;
+	struct weight w = shape_of(t);
+	w.data = e->expert_cache != NULL ? expert_cache_view(e->expert_cache, engine_expert_unit(e, layer, expert), matrix) : e->files->map + t->at;
+	return w;
 }
 
 enum err engine_open(const struct engine_config *c, struct engine **out, struct errmsg *em)
@@ -331,6 +391,14 @@ uint64_t engine_bytes(const struct engine *e)
 uint64_t engine_kv_bytes(const struct engine *e)
 {
 	return e->kv_bytes;
+}
+
+bool engine_expert_stats(struct engine *e, struct expert_cache_stats *out)
+{
+	*out = (struct expert_cache_stats){0};
+	if (e->expert_cache != NULL)
+		expert_cache_get_stats(e->expert_cache, out);
+	return e->expert_cache != NULL;
 }
 
 void engine_weight_stats(struct engine *e, struct residency_stats *out)

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/layer_spans.h"
 #include "engine/residency.h"
+#include "engine/expert_cache.h"
 #include "engine/wire.h"
 #include "kernels/kernels.h"
 #include "kernels/pool.h"
@@ -83,6 +84,8 @@ uint64_t engine_bytes(const struct engine *e);
 uint64_t engine_kv_bytes(const struct engine *e);
 // engine_weight_stats tells where the weights are and how they come; from any thread.
 void engine_weight_stats(struct engine *e, struct residency_stats *out);
+// engine_expert_stats: false, and zeroes, when experts are not read by us.
+bool engine_expert_stats(struct engine *e, struct expert_cache_stats *out);
 const struct hparams *engine_hparams(const struct engine *e);
 int32_t engine_batch_max(const struct engine *e);
 

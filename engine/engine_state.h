@@ -13,16 +13,20 @@
 // One layer, ready to compute. Matrices have a shape here and no data: that comes unit by unit (crew_unit_weight). Norms and biases are
 // copies, because a file may place them at any byte and they are small.
 struct engine_layer {
-	struct weight q, k, v, o, gate, up, down;
+	struct weight q, k, v, o, gate, up, down; // gate, up, down: none with experts
+	struct weight router;                     // only with experts; its data is router_bytes
+	uint8_t *router_bytes;                    // a copy, since every token needs all of it
+	const struct expert_weights *experts;     // (n_experts), where they are in the file; or NULL
 	struct unit_run units[N_UNIT_KINDS];
 	float *attn_norm, *ffn_norm;     // (hidden_dim)
 	float *q_bias, *k_bias, *v_bias; // (rows), or NULL
+	float *q_norm, *k_norm;          // (head_dim), or NULL
 };
 
 // One input of products, in each form that a product of it takes.
 struct engine_input {
-	float *x;                        // (batch_max, cols)
-	int32_t cols;
+	float *x;                        // (n_cap, cols)
+	int32_t n_cap, cols;
 	bool used[N_ACT_KINDS];
 	struct acts acts[N_ACT_KINDS];
 };
@@ -34,6 +38,27 @@ struct engine_token {
 	float *hidden; // (hidden_dim)
 	struct engine_fault fault;
 };
+
+// One expert chosen by one token.
+struct expert_choice {
+	int32_t expert;
+	float weight;
+	int32_t pair; // of the running group: where this token's output for this expert lies
+};
+
+// Some tokens of one expert, in the running group.
+struct expert_part {
+	int32_t expert;
+	int32_t pair_begin, pair_end;
+};
+
+// The experts whose pairs are in scratch together: those of [expert_begin, expert_end) that some token chose.
+struct expert_group {
+	int32_t expert_begin, expert_end;
+	int32_t n_parts, n_pairs;
+};
+
+enum expert_matrix { EXPERT_GATE, EXPERT_UP, EXPERT_DOWN };
 
 // Consecutive positions of one slot in the running batch.
 struct engine_tile {
@@ -48,6 +73,8 @@ struct engine {
 	const struct weight_files *files;
 	struct unit_table units; // of the layers, then of the head: the order of use
 	struct residency *residency;
+	struct unit_table expert_units;    // (layers it runs, n_experts)
+	struct expert_cache *expert_cache; // NULL: experts are views of the mapped file
 	struct engine_layer *layers; // (layers it runs)
 
 	// KV cache, f16: (layers, n_slots, n_kv_heads, ctx_len, head_dim), each. A head's positions lie side by side, as attention reads them.
@@ -59,9 +86,24 @@ struct engine {
 	struct engine_tile *tiles;                 // (batch_max)
 	struct engine_input normed;                // RMSNorm's output: q, k, v, gate, up, lm_head read it
 	struct engine_input attended;              // attention's output: o reads it
-	struct engine_input gated;                 // the GLU's output, made in place of gate: down reads it
+	struct engine_input gated;                 // the GLU's output, made in place of gate: down reads it; of pairs with experts
+
+	// With experts; see engine/expert_ffn.h.
+	int32_t pairs_cap, experts_at_once;        // of a group
+	float *router_logits;                      // (batch_max, n_experts)
+	struct expert_choice *choices;             // (batch_max, n_experts_used), ascending by expert
+	int32_t *expert_tokens, *expert_next;      // (n_experts): tokens that chose it; its next pair
+	struct expert_part *expert_parts;          // (n_experts)
+	int32_t *pair_tokens;                      // (pairs_cap)
+	struct engine_input picked;                // of pairs: what gate and up read
+	float *expert_out;                         // (pairs_cap, hidden_dim)
+	int32_t *expert_held;                      // (n_experts): units of the group
+	float *ahead_x, *ahead_logits;             // (hidden_dim), (n_experts): what the next layer's router may see
+	struct expert_choice *ahead_choices;       // (n_experts_used)
+	struct expert_group group;
+
 	float *q, *k, *v;                          // (batch_max, rows)
-	float *up;                                 // (batch_max, ffn_dim)
+	float *up;                                 // as gated
 	float *delta;                              // (batch_max, hidden_dim): what a residual adds
 	float *rope_freq;                          // (rope_dim / 2)
 	float *rope_cos, *rope_sin;                // (batch_max, rope_dim / 2)
@@ -82,6 +124,15 @@ static inline size_t engine_kv_at(const struct engine *e, int32_t layer, int32_t
 	size_t row = ((size_t)layer_spans_find(&e->c.layers, layer) * (size_t)e->c.n_slots + (size_t)slot) * (size_t)e->hp.n_kv_heads + (size_t)kv_head;
 	return row * (size_t)e->c.ctx_len * (size_t)e->hp.head_dim;
 }
+
+// engine_expert_unit returns the place of an expert of a layer that runs in expert_units.
+static inline int32_t engine_expert_unit(const struct engine *e, int32_t layer, int32_t expert)
+{
+	return layer_spans_find(&e->c.layers, layer) * e->hp.n_experts + expert;
+}
+
+// engine_expert_weight gives a matrix of an expert of a layer that runs, which is in memory.
+struct weight engine_expert_weight(const struct engine *e, int32_t layer, int32_t expert, enum expert_matrix matrix);
 
 // engine_computed points at how many positions of a slot a layer has computed.
 static inline int32_t *engine_computed(const struct engine *e, int32_t layer, int32_t slot)

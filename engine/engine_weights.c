@@ -8,6 +8,7 @@
 #define UNIT_BYTES_GOOD (1024 * 1024) // below, fixed costs of a unit show
 #define UNIT_BYTES_LEAST (256 * 1024) // as small as units are planned with
 #define UNITS_IN_CAP 12               // that fit the memory for weights at least
+#define EXPERT_TOKENS_REMEMBERED 64   // tokens after which the use of an expert counts half
 
 // add_layer puts a layer's matrices into the table, in the order of forward.c.
 static enum err add_layer(struct engine *e, int32_t layer, uint64_t unit_max)
@@ -24,6 +25,8 @@ static enum err add_layer(struct engine *e, int32_t layer, uint64_t unit_max)
 	};
 	for (size_t i = 0; i < ARRAY_LEN(phases); i++) {
 		enum unit_kind kind = phases[i].kind;
+		if (phases[i].matrices[0]->rows == 0) // these are experts
+			continue;
 		if (unit_table_add(&e->units, layer, kind, phases[i].matrices, phases[i].n, unit_max, &runs[kind]) != OK)
 			return ERR_NOMEM;
 	}
@@ -74,6 +77,31 @@ static enum err build_units(struct engine *e, struct errmsg *em)
 	return err == OK ? OK : no_table(em);
 }
 
+// add_experts makes a unit of each expert of the layers that run.
+static enum err add_experts(struct engine *e)
+{
+	enum err err = OK;
+	struct layer_weights w;
+	struct unit_run run;
+	e->expert_units.n = 0;
+	for (int32_t i = 0; i < e->hp.n_layers && e->hp.n_experts > 0; i++) {
+		if (layer_spans_find(&e->c.layers, i) < 0)
+			continue;
+		model_layer(e->c.model, i, &w);
+		for (int32_t x = 0; x < e->hp.n_experts && err == OK; x++) {
+			const struct tensor_view *const matrices[] = {&w.experts[x].gate, &w.experts[x].up, &w.experts[x].down}; // as enum expert_matrix
+			err = unit_table_add(&e->expert_units, i, UNIT_EXPERT, matrices, ARRAY_LEN(matrices), UNIT_UNCUT, &run);
+		}
+	}
+	return err;
+}
+
+// experts_least returns how many experts must fit: those of one token in one layer, and as many being read for the next.
+static int32_t experts_least(const struct engine *e)
+{
+	return e->hp.n_experts == 0 ? 0 : 2 * e->hp.n_experts_used;
+}
+
 enum err engine_measure_weights(struct engine *e, struct engine_size *out, struct errmsg *em)
 {
 	enum err err = add_units(e, UNIT_UNCUT);
@@ -81,26 +109,81 @@ enum err engine_measure_weights(struct engine *e, struct engine_size *out, struc
 	if (err == OK)
 		err = add_units(e, UNIT_BYTES_LEAST);
 	out->weight_least = residency_least(&e->units);
+	if (err == OK)
+		err = add_experts(e);
+	if (err == OK && e->expert_units.n > 0) {
+		out->weight_bytes += expert_cache_least(&e->expert_units, e->expert_units.n);
+		out->weight_least += expert_cache_least(&e->expert_units, experts_least(e));
+	}
 	unit_table_deinit(&e->units);
+	unit_table_deinit(&e->expert_units);
 	return err == OK ? OK : no_table(em);
+}
+
+// part_for_others returns what weights that every token needs get of `have`: all they want, unless experts are left with too little.
+static uint64_t part_for_others(uint64_t have, uint64_t whole, uint64_t experts)
+{
+	uint64_t left = have > experts ? have - experts : 0;
+	return whole < left ? whole : left;
+}
+
+// open_experts: the others' weights have been opened, which decided how to read.
+static enum err open_experts(struct engine *e, uint64_t bytes, uint64_t anon_bytes, struct errmsg *em)
+{
+	struct residency_stats s;
+	residency_get_stats(e->residency, &s);
+	enum weight_way way = e->c.weights.reader != READER_AUTO ? e->c.weights.reader : s.reader != READER_AUTO ? s.reader : READER_MMAP;
+	if (e->files->n_extents != 1)
+		way = READER_DIRECT;
+	const struct expert_cache_config c = {
+		.files = e->files, .units = &e->expert_units, .reader = way, .bytes = way == READER_DIRECT ? anon_bytes : bytes,
+		.n_slots_min = experts_least(e), .steps_remembered = EXPERT_TOKENS_REMEMBERED * layer_spans_count(&e->c.layers),
+	};
+	enum err err = expert_cache_open(&c, &e->expert_cache, em);
+	if (err != OK)
+		return err;
+	int32_t at_once = expert_cache_n_slots(e->expert_cache) / 2;
+	at_once = at_once > e->hp.n_experts_used ? at_once : e->hp.n_experts_used;
+	e->experts_at_once = at_once < e->hp.n_experts ? at_once : e->hp.n_experts;
+	return OK;
 }
 
 enum err engine_load_weights(struct engine *e, const struct residency_limits *limits, struct errmsg *em)
 {
 	ASSERT(e->residency == NULL);
 	e->c.weights = *limits;
-	enum err err = build_units(e, em);
+	enum err err = add_experts(e);
+	if (err == OK)
+		err = add_units(e, UNIT_UNCUT);
+	if (err != OK)
+		return no_table(em);
+	bool reads_experts = e->expert_units.n > 0 && (limits->is_capped || e->files->map == NULL);
+	if (reads_experts && limits->is_capped) {
+		uint64_t least = expert_cache_least(&e->expert_units, experts_least(e)), whole = residency_whole(&e->units);
+		e->c.weights.bytes = part_for_others(limits->bytes, whole, least);
+		e->c.weights.anon_bytes = part_for_others(limits->anon_bytes, whole, least);
+	}
+	err = build_units(e, em);
 	if (err != OK)
 		return err;
-	const struct residency_config rc = {.files = e->files, .units = &e->units, .limits = *limits};
-	return residency_open(&rc, &e->residency, em);
+	const struct residency_config rc = {.files = e->files, .units = &e->units, .limits = e->c.weights};
+	err = residency_open(&rc, &e->residency, em);
+	if (err != OK || !reads_experts)
+		return err;
+	if (!limits->is_capped)
+		return open_experts(e, UINT64_MAX, UINT64_MAX, em);
+	return open_experts(e, limits->bytes - e->c.weights.bytes, limits->anon_bytes - e->c.weights.anon_bytes, em);
 }
 
 void engine_drop_weights(struct engine *e)
 {
+	expert_cache_close(e->expert_cache);
+	e->expert_cache = NULL;
 	residency_close(e->residency);
 	e->residency = NULL;
 	unit_table_deinit(&e->units);
+	unit_table_deinit(&e->expert_units);
+	e->experts_at_once = e->hp.n_experts;
 }
 
 static enum err read_vector(struct engine *e, const struct tensor_view *t, float *to, struct errmsg *em)
@@ -118,10 +201,13 @@ static enum err read_layer_vectors(struct engine *e, int32_t layer, struct errms
 		float *to;
 	} vectors[] = {
 		{&w.attn_norm, l->attn_norm}, {&w.ffn_norm, l->ffn_norm}, {&w.q_bias, l->q_bias}, {&w.k_bias, l->k_bias}, {&w.v_bias, l->v_bias},
+		{&w.q_norm, l->q_norm}, {&w.k_norm, l->k_norm},
 	};
 	enum err err = OK;
 	for (size_t i = 0; i < ARRAY_LEN(vectors) && err == OK; i++)
 		err = read_vector(e, vectors[i].from, vectors[i].to, em);
+	if (err == OK && w.router.rows > 0)
+		err = weight_files_read(e->files, w.router.at, (uint64_t)w.router.rows * w.router.row_bytes, l->router_bytes, em);
 	return err;
 }
 

@@ -1,9 +1,10 @@
-// The llama architecture: one batch through a range of layers.
+// Architectures like llama: one batch through a range of layers.
 //
-// h += o(attention(norm(h))); h += down(silu(gate(norm(h))) * up(norm(h))); round to the wire type. Each product's weights are read once for
+// h += o(attention(norm(h))); h += down(silu(gate(norm(h))) * up(norm(h))), or experts (engine/expert_ffn.h); round to the wire type. Each product's weights are read once for
 // all tokens of the batch, and K and V once for a few tokens and the query heads that share them.
 #include "base/assert.h"
 #include "engine/crew.h"
+#include "engine/expert_ffn.h"
 
 #include <string.h>
 
@@ -63,7 +64,21 @@ static void add_bias(struct engine *e, float *y, const float *bias, int32_t n)
 		kernels_add(e->c.kernels, y, bias, n);
 }
 
-// place_token finishes q, k and v of one token: bias, rotation by its position, and into the KV cache.
+// finish_heads norms and turns n_heads heads of q or k in place.
+static void finish_heads(struct engine *e, float *x, int32_t n_heads, const float *norm, const float *cos, const float *sin)
+{
+	const struct hparams *hp = &e->hp;
+	for (int32_t i = 0; i < n_heads; i++, x += hp->head_dim) {
+		if (norm != NULL)
+			kernels_rmsnorm(e->c.kernels, x, norm, hp->head_dim, hp->norm_eps, x);
+		if (arch_rope_is_halves(hp->arch))
+			kernels_rope_halves(e->c.kernels, x, hp->rope_dim / 2, cos, sin);
+		else
+			kernels_rope_pairs(e->c.kernels, x, hp->rope_dim / 2, cos, sin);
+	}
+}
+
+// place_token finishes q, k and v of one token: bias, norm, rotation by its position, and into the KV cache.
 static void place_token(struct engine *e, const struct engine_layer *l, int32_t layer, int32_t t)
 {
 	const struct hparams *hp = &e->hp;
@@ -74,12 +89,11 @@ static void place_token(struct engine *e, const struct engine_layer *l, int32_t 
 	add_bias(e, q, l->q_bias, n_q);
 	add_bias(e, k, l->k_bias, n_kv);
 	add_bias(e, v, l->v_bias, n_kv);
-	for (int32_t i = 0; i < hp->n_heads; i++)
-		kernels_rope_pairs(e->c.kernels, q + (size_t)i * (size_t)hp->head_dim, n_pairs, cos, sin);
+	finish_heads(e, q, hp->n_heads, l->q_norm, cos, sin);
+	finish_heads(e, k, hp->n_kv_heads, l->k_norm, cos, sin);
 	for (int32_t i = 0; i < hp->n_kv_heads; i++) {
 		size_t at = engine_kv_at(e, layer, tok->slot, i) + (size_t)tok->pos * (size_t)hp->head_dim;
 		float *head = k + (size_t)i * (size_t)hp->head_dim;
-		kernels_rope_pairs(e->c.kernels, head, n_pairs, cos, sin);
 		store_f16(e, tok, layer, head, e->keys + at);
 		store_f16(e, tok, layer, v + (size_t)i * (size_t)hp->head_dim, e->values + at);
 	}
@@ -179,10 +193,12 @@ static bool attention_block(struct hand *h, const struct engine_layer *l, int32_
 }
 
 // ffn_block computes what the second half adds, into delta.
-static bool ffn_block(struct hand *h, const struct engine_layer *l, int32_t begin, int32_t end)
+static bool ffn_block(struct hand *h, const struct engine_layer *l, int32_t layer, int32_t begin, int32_t end)
 {
 	struct engine *e = h->crew->e;
 	normalise(h, begin, end, l->ffn_norm);
+	if (l->experts != NULL)
+		return expert_ffn_block(h, l, layer, begin, end);
 	if (!crew_begin_units(h, &l->units[UNIT_GATE_UP]) || !crew_run_units(h, &l->units[UNIT_GATE_UP], gate_and_up, l))
 		return false;
 	crew_quantise(h, &e->gated, begin, end);
@@ -198,7 +214,7 @@ static bool run_layer(struct hand *h, int32_t layer)
 	if (!attention_block(h, l, layer, begin, end))
 		return false;
 	add_delta(e, begin, end);
-	if (!ffn_block(h, l, begin, end))
+	if (!ffn_block(h, l, layer, begin, end))
 		return false;
 	// The next layer begins with the same tokens on the same thread: no phase ends here.
 	add_delta(e, begin, end);
@@ -301,7 +317,8 @@ enum err engine_forward_layers(struct engine *e, int32_t layer_begin, int32_t la
 		return err;
 	crew_set_input(&e->normed, crew.n_tokens);
 	crew_set_input(&e->attended, crew.n_tokens);
-	crew_set_input(&e->gated, crew.n_tokens);
+	if (e->hp.n_experts == 0)
+		crew_set_input(&e->gated, crew.n_tokens);
 	pool_run(e->c.pool, run_layers, &crew);
 	err = crew.err; // and em tells why
 	const struct engine_token *at = e->tokens;

@@ -1,8 +1,9 @@
 // Units of weights: what is pinned, or read and released, as one piece. In the order in which the engine uses them.
 //
-// A unit is one phase's matrices of one layer, or a block of their rows: q, k and v; o; gate and up; down; the output head; one expert.
+// A unit is one phase's matrices of one layer, or a block of their rows: q, k and v; o; gate and up; down; the output head; one expert
+// (gate, up and down of it, in a table of their own, since their order of use is the router's).
 // Each of its parts is a run of bytes of the model file. How finely phases are cut changes no bit of a result: a row is computed the
-// same way wherever it lies. Vectors (norms, biases) are no units, the engine keeps copies.
+// same way wherever it lies. Vectors (norms, biases) and routers are no units, the engine keeps copies.
 // Pure but for the table's own memory.
 #ifndef HEARTH_ENGINE_UNIT_TABLE_H
 #define HEARTH_ENGINE_UNIT_TABLE_H
@@ -16,7 +17,7 @@
 #define UNIT_ROWS 32           // rows are cut in multiples of what a kernel works on at once
 #define UNIT_UNCUT UINT64_MAX  // a unit may be as large as its phase
 
-enum unit_kind { UNIT_QKV, UNIT_O, UNIT_GATE_UP, UNIT_DOWN, UNIT_OUTPUT, N_UNIT_KINDS };
+enum unit_kind { UNIT_QKV, UNIT_O, UNIT_GATE_UP, UNIT_DOWN, UNIT_OUTPUT, UNIT_EXPERT, N_UNIT_KINDS };
 
 struct unit_part {
 	uint64_t at, bytes;         // in the model file; bytes 0: this block has no row of this matrix

@@ -1,7 +1,7 @@
 """The shapes of real models, and what tensors a made model of a shape has: names, dimensions, types and sizes of the weights.
 
 Sizes keep the numbers sane: embeddings have a root mean square of 1, and all layers together triple it whatever their number; queries and keys
-are large enough that attention chooses; logits spread by HEAD_SPREAD. The last norm's weights have random signs: what is left of the last token's
+are large enough that attention chooses; logits spread as the shape says. The last norm's weights have random signs: what is left of the last token's
 embedding would otherwise make a tied head say that token again.
 """
 
@@ -10,11 +10,9 @@ import math
 
 from gguf_header import ARRAY, F32, STRING, TYPES, U32, tensor_bytes
 
-HEAD_SPREAD = 3.0   # standard deviation of logits
 QK_SIZE = 1.5       # of queries and keys: scores then spread by 2.25
 GLU_SIZE = 0.6      # of SILU(gate) * up, when gate and up have size 1
 ATTENDED_SIZE = 0.6  # of what attention returns, when values have size 1 and a few positions matter
-ROUTER_SPREAD = 1.5  # standard deviation of a router's logits
 QUIET = 0.125       # control tokens say so much less than others: they are never the likeliest
 MIXED = {"Q4_K_M": ("Q4_K", "Q6_K")}
 
@@ -35,6 +33,8 @@ class Shape:
     eps: float = 1e-5
     tied: int = 0
     vocab: int = 0         # 0: all tokens of the file they come from
+    spread: float = 3.0    # standard deviation of logits
+    router: float = 1.5    # standard deviation of a router's logits
     name: str = "made"
 
     def check(self):
@@ -155,7 +155,7 @@ def feed_forward(s, blk, kind, down_kind, per_expert):
         return out + [Tensor(f"{blk}ffn_{part}.weight", *rest) for part, *rest in parts]
     # Experts' outputs are independent and weighted by about 1/n each: together they are smaller by the root of n.
     parts[2] = ("down", down_kind, (s.ffn, s.hidden), down * math.sqrt(s.experts_used))
-    out.append(Tensor(blk + "ffn_gate_inp.weight", "F32", (s.hidden, s.experts), unit * ROUTER_SPREAD))
+    out.append(Tensor(blk + "ffn_gate_inp.weight", "F32", (s.hidden, s.experts), unit * s.router))
     for part, t, dims, size in parts:
         if per_expert:
             out += [Tensor(f"{blk}ffn_{part}.{e}.weight", t, dims, size) for e in range(s.experts)]
@@ -171,7 +171,7 @@ def tensors(s, kind, per_expert=False):
     for i in range(s.layers):
         small, large = types_of(kind, i, s.layers)
         out += attention(s, f"blk.{i}.", small, large) + feed_forward(s, f"blk.{i}.", small, large, per_expert)
-    out.append(Tensor("output_norm.weight", "F32", (s.hidden,), HEAD_SPREAD / math.sqrt(s.hidden), signed=True))
+    out.append(Tensor("output_norm.weight", "F32", (s.hidden,), s.spread / math.sqrt(s.hidden), signed=True))
     if not s.tied:
         out.append(Tensor("output.weight", head_type(kind), (s.hidden, s.vocab), 1.0, quiet=True))
     for t in out:

@@ -5,6 +5,7 @@
 //   llama_oracle CPU info                        version and instruction sets
 //   llama_oracle CPU tokenize MODEL plain|special   one line of ids for each record of standard input
 //   llama_oracle CPU logits MODEL N default|f16|f32      for each record: prompt ids, N greedy ids, and the 8 largest logits at each of the N positions
+//   llama_oracle CPU every MODEL default|f16|f32      for each record: its ids, and all logits at each of its positions, fed one by one
 //   llama_oracle CPU bench MODEL PROMPT GEN PREFILL [THREADS]   tokens per second: GEN tokens after PROMPT, and a prompt of PREFILL. Without THREADS by one
 //                                                  thread; with it weights stay in the mapped file, for measurements in little memory
 //   llama_oracle CPU dequantise MODEL OUT     the same weights in f32: with them nothing but f32 rounding is left
@@ -172,6 +173,34 @@ static void run_logits(const char *path, int32_t n_gen, const char *cache)
 	llama_model_free(m);
 }
 
+static void run_every(const char *path, const char *cache)
+{
+	struct llama_model *m = load(path, false);
+	struct llama_context *c = open_context(m, cache);
+	int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(m));
+	char *text = malloc(TEXT_MAX);
+	llama_token ids[CTX];
+	size_t len;
+	bool special;
+	while (next_record(text, &len, &special)) {
+		int32_t n = tokenize(m, text, len, special, ids, CTX);
+		printf("{\"ids\": [");
+		print_ids(ids, n);
+		printf("], \"logits\": [");
+		llama_memory_clear(llama_get_memory(c), true);
+		for (int32_t i = 0; i < n; i++) {
+			feed(c, &ids[i], 1);
+			const float *logits = llama_get_logits_ith(c, -1);
+			for (int32_t j = 0; j < n_vocab; j++)
+				printf("%s%.9g", j > 0 ? ", " : i > 0 ? "], [" : "[", (double)logits[j]);
+		}
+		printf("]]}\n");
+	}
+	free(text);
+	llama_free(c);
+	llama_model_free(m);
+}
+
 static double now_s(void)
 {
 	struct timespec t;
@@ -242,6 +271,8 @@ int main(int argc, char **argv)
 		run_tokenize(argv[3], strcmp(argv[4], "special") == 0);
 	else if (argc == 6 && strcmp(what, "logits") == 0)
 		run_logits(argv[3], atoi(argv[4]), argv[5]);
+	else if (argc == 5 && strcmp(what, "every") == 0)
+		run_every(argv[3], argv[4]);
 	else if (argc == 5 && strcmp(what, "dequantise") == 0)
 		dequantise(argv[3], argv[4]);
 	else if ((argc == 7 || argc == 8) && strcmp(what, "bench") == 0)
