@@ -187,7 +187,7 @@ test:
 	@python3 tools/run_tests.py build units integration
 
 test-long:
-	@python3 tools/run_tests.py recovery-long integration-asan
+	@python3 tools/run_tests.py recovery-long big-model integration-asan
 
 FUZZ_SECONDS ?= 60
 fuzz:

@@ -33,7 +33,7 @@ MODEL = "build/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 JOBS = 2
 SIM_SEEDS = 1000
 HOME, HOME_SEEDS = "sim/scenarios/home.toml", 200
-LONG = ["recovery-long", "integration-asan"]  # what `make test-long` runs
+LONG = ["recovery-long", "big-model", "integration-asan"]  # what `make test-long` runs
 QEMU = ["qemu-aarch64-static", "-cpu", "max"]
 OUTPUT_SHOWN = 200  # last lines of what failed
 SLOWEST_SHOWN = 8
@@ -419,6 +419,11 @@ class Runner:
         self.head("answers over lost machines, every case")
         self.report(pytest(["tests/integration/test_recovery.py"], 5400, "pytest test_recovery.py"))
 
+    def suite_big_model(self):
+        self.head("a model of 40 GB on small machines")
+        if self.make("build", "all"):
+            self.report(pytest(["tests/integration/test_big_model.py", "-s"], 3 * 3600, "pytest test_big_model.py"))
+
     def suite_integration_covering(self):
         self.head("integration tests under AddressSanitizer and UndefinedBehaviorSanitizer, a covering part")
         self.sanitized_integration("pytest -m covering (ASan, UBSan)", ["-m", "covering"], PYTEST_SECONDS)
@@ -442,7 +447,7 @@ class Runner:
 
 
 SUITES = [n[len("suite_"):].replace("_", "-") for n in vars(Runner) if n.startswith("suite_")]
-NEEDS_MODEL = ["cross", "integration", "recovery-long", "integration-covering", "integration-asan"]
+NEEDS_MODEL = ["cross", "integration", "recovery-long", "big-model", "integration-covering", "integration-asan"]
 
 
 def chosen(words):
