@@ -8,7 +8,7 @@ from cluster import BIN as HEARTH, PATIENCE, ROOT
 
 pytestmark = pytest.mark.covering
 
-COMMANDS = ["run", "serve", "invite", "join", "revoke", "drain", "status", "inspect", "tokenize", "trace", "sim", "emulate"]
+COMMANDS = ["run", "serve", "invite", "join", "revoke", "drain", "status", "inspect", "tokenize", "trace", "sim", "emulate", "cache"]
 
 
 def hearth(*args):
@@ -52,7 +52,6 @@ def test_version_shows_the_arithmetic():
     (["\x1b[31m"], "hearth: unknown command ?[31m\ntry `hearth --help`\n"),
     (["run", "m", "--treads", "3"], "hearth run: unknown option --treads, did you mean --threads?\ntry `hearth run --help`\n"),
     (["run", "m", "-n", "x"], "hearth run: --max-tokens: got x, want an integer from 1 to 2147483647\ntry `hearth run --help`\n"),
-    (["join"], "hearth join: --model is missing: this machine's copy of the model, the same file as the coordinator's\ntry `hearth join --help`\n"),
     (["run", "m", "-n", "0"], "hearth run: --max-tokens: got 0, want an integer from 1 to 2147483647\ntry `hearth run --help`\n"),
     (["sim", "run"], "hearth sim: SCENARIO is missing: a TOML file, see sim/scenarios/\ntry `hearth sim --help`\n"),
     (["sim", "run", "x", "--seeds", "1..3"], "hearth sim: --seeds is for `hearth sim check`\ntry `hearth sim --help`\n"),
