@@ -7,20 +7,46 @@ enum link_end { LINK_CLOSED, LINK_RESET, LINK_SILENT };
 
 struct coord_link *coord_link_find(struct coordinator *c, uint32_t handle)
 {
-	for (int32_t i = 0; i < c->n_links; i++)
+	struct coord_link *l = &c->links[c->link_places[handle & (LINK_PLACES - 1)]];
+	if (handle != 0 && l->handle == handle)
+		return l;
+	for (int32_t i = 0; i < c->n_links; i++) // its place was taken by a younger one
 		if (handle != 0 && c->links[i].handle == handle)
 			return &c->links[i];
 	return NULL;
 }
 
+static struct coord_link *next_of(const struct coordinator *c, int32_t at)
+{
+	return at >= 0 ? &c->links[at] : NULL;
+}
+
+static void add_link(struct coordinator *c, struct coord_link *l)
+{
+	struct member *m = &c->members[l->member];
+	int32_t i = (int32_t)(l - c->links);
+	l->next = m->first_link;
+	m->first_link = i;
+	c->link_places[l->handle & (LINK_PLACES - 1)] = i;
+	c->link_bound_ns[i / LINK_BLOCK] = INT64_MIN;
+}
+
+static void forget_link(struct coordinator *c, struct coord_link *l)
+{
+	int32_t i = (int32_t)(l - c->links), *at = &c->members[l->member].first_link;
+	while (*at >= 0 && *at != i)
+		at = &c->links[*at].next;
+	if (*at == i)
+		*at = l->next;
+	l->handle = 0;
+}
+
 struct coord_link *coord_link_of(struct coordinator *c, int32_t member, enum coord_link_kind kind)
 {
 	struct coord_link *best = NULL;
-	for (int32_t i = 0; i < c->n_links; i++) {
-		struct coord_link *l = &c->links[i];
-		if (l->handle != 0 && !l->closing && l->member == member && l->kind == kind && (best == NULL || l->order > best->order))
+	for (struct coord_link *l = next_of(c, c->members[member].first_link); l != NULL; l = next_of(c, l->next))
+		if (!l->closing && l->kind == kind && (best == NULL || l->order > best->order))
 			best = l;
-	}
 	return best;
 }
 
@@ -54,7 +80,7 @@ static void note_flap(struct coordinator *c, struct member *m)
 static void end_link(struct coordinator *c, struct coord_link *l, enum link_end how, const char *reason, struct coord_effects *fx)
 {
 	struct coord_link gone = *l;
-	l->handle = 0;
+	forget_link(c, l);
 	if (gone.kind == COORD_LINK_JOIN)
 		return;
 	struct coord_link *left = coord_link_of(c, gone.member, gone.kind);
@@ -93,7 +119,7 @@ void coord_links_close(struct coordinator *c, int32_t member, struct coord_effec
 		if (l->handle == 0 || l->member != member)
 			continue;
 		coord_close(fx, l->handle, false);
-		l->handle = 0;
+		forget_link(c, l);
 	}
 }
 
@@ -103,11 +129,12 @@ static void retire(struct coordinator *c, struct coord_link *l, struct coord_eff
 {
 	if (l->kind == COORD_LINK_JOIN) { // carries a grant and its acknowledgement: the machine has begun again
 		coord_close(fx, l->handle, true);
-		l->handle = 0;
+		forget_link(c, l);
 		return;
 	}
 	l->retired = true;
 	l->retired_ns = c->now_ns;
+	c->link_bound_ns[(l - c->links) / LINK_BLOCK] = INT64_MIN;
 	if (l->kind == COORD_LINK_DATA)
 		ring_on_retired(c, l->member);
 }
@@ -143,6 +170,7 @@ void coord_links_on_up(struct coordinator *c, const struct coord_event *ev, stru
 	if (old != NULL)
 		retire(c, old, fx);
 	*l = (struct coord_link){.handle = ev->u.link_up.link, .kind = kind, .member = member, .order = ++c->n_links_up};
+	add_link(c, l);
 	liveness_init(&l->life, &c->config.liveness, c->now_ns);
 	struct member *m = &c->members[member];
 	switch (kind) {
@@ -186,10 +214,24 @@ static void check_link(struct coordinator *c, struct coord_link *l, struct coord
 	}
 }
 
+// deadline_of returns when a link is to be looked at; it comes nearer only where that is noted (add_link, retire).
+static int64_t deadline_of(const struct coordinator *c, const struct coord_link *l)
+{
+	if (l->handle == 0 || c->members[l->member].is_local)
+		return INT64_MAX;
+	int64_t d = liveness_deadline_ns(&l->life, &c->config.liveness);
+	bool is_sooner = l->retired && !l->closing && l->retired_ns + LINK_RETIRE_NS < d;
+	return is_sooner ? l->retired_ns + LINK_RETIRE_NS : d;
+}
+
 void coord_links_tick(struct coordinator *c, struct coord_effects *fx)
 {
 	for (int32_t i = 0; i < c->n_links; i++) {
 		struct coord_link *l = &c->links[i];
+		if (i % LINK_BLOCK == 0 && c->link_bound_ns[i / LINK_BLOCK] > c->now_ns) {
+			i += LINK_BLOCK - 1; // nothing of these is due
+			continue;
+		}
 		if (l->handle != 0 && !c->members[l->member].is_local)
 			check_link(c, l, fx);
 	}
@@ -197,11 +239,11 @@ void coord_links_tick(struct coordinator *c, struct coord_effects *fx)
 
 bool coord_links_is_suspect(const struct coordinator *c, int32_t member)
 {
-	for (int32_t i = 0; i < c->n_links && !c->members[member].is_local; i++) {
-		const struct coord_link *l = &c->links[i];
-		if (l->handle != 0 && !l->retired && l->member == member && liveness_is_suspect(&l->life, &c->config.liveness, c->now_ns))
+	if (c->members[member].is_local)
+		return false;
+	for (const struct coord_link *l = next_of(c, c->members[member].first_link); l != NULL; l = next_of(c, l->next))
+		if (!l->retired && liveness_is_suspect(&l->life, &c->config.liveness, c->now_ns))
 			return true;
-	}
 	return false;
 }
 
@@ -212,18 +254,19 @@ void coord_links_forgive(struct coordinator *c)
 			liveness_restart(&c->links[i].life, c->now_ns);
 }
 
-int64_t coord_links_deadline_ns(const struct coordinator *c)
+int64_t coord_links_deadline_ns(struct coordinator *c)
 {
-	int64_t deadline = INT64_MAX;
-	for (int32_t i = 0; i < c->n_links; i++) {
-		const struct coord_link *l = &c->links[i];
-		if (l->handle == 0 || c->members[l->member].is_local)
+	int64_t first = INT64_MAX;
+	for (int32_t b = 0; b * LINK_BLOCK < c->n_links; b++) {
+		if (c->link_bound_ns[b] >= first)
 			continue;
-		int64_t d = liveness_deadline_ns(&l->life, &c->config.liveness);
-		if (l->retired && !l->closing && l->retired_ns + LINK_RETIRE_NS < d)
-			d = l->retired_ns + LINK_RETIRE_NS;
-		if (d < deadline)
-			deadline = d;
+		int64_t block = INT64_MAX;
+		for (int32_t i = b * LINK_BLOCK; i < c->n_links && i < (b + 1) * LINK_BLOCK; i++) {
+			int64_t d = deadline_of(c, &c->links[i]);
+			block = d < block ? d : block;
+		}
+		c->link_bound_ns[b] = block;
+		first = block < first ? block : first;
 	}
-	return deadline;
+	return first;
 }

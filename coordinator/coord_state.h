@@ -8,6 +8,10 @@
 #include "flow/backoff.h"
 
 #define STORES_MAX 32        // writes under way
+#define LINKS_PER_MEMBER 4   // two, and each one's successor while both live; join links
+#define LINK_BLOCK 64        // links whose deadlines are looked at together
+#define LINK_BLOCKS_MAX (LINKS_PER_MEMBER * (SWARM_NODES_MAX + 1) / LINK_BLOCK + 1)
+#define LINK_PLACES 8192     // a power of two, more than there are links
 #define PAIRS_MAX STAGES_MAX // neighbours of one ring
 
 enum member_state { MEMBER_ABSENT, MEMBER_CONNECTED, MEMBER_READY, MEMBER_REFUSED };
@@ -46,6 +50,7 @@ struct member {
 	struct msg_node_report report; // the last one of its process
 	struct round_trip next_rtt; // to the next stage, by its own measure; of the plan
 	struct node_id next_peer;   // that was of
+	int32_t first_link;         // of its links; -1: none
 };
 
 // Two links of one kind to one member: frames are taken from both until LINK_DOWN, and sent on the newest only. The end of a link is a loss
@@ -61,6 +66,7 @@ struct coord_link {
 	int64_t retired_ns;
 	bool closing;           // by us, in order, after that: nothing can be sent on it any more
 	uint8_t token_id[TOKEN_ID_BYTES]; // JOIN
+	int32_t next;                     // of its member's links; -1: the last
 };
 
 // A pairwise psk of two neighbours, kept while both stay members, so that a new plan breaks no link.
@@ -156,7 +162,7 @@ struct store_wait {
 
 struct coordinator {
 	struct coordinator_config config;
-	int64_t now_ns, stepped_ns;
+	int64_t now_ns, stepped_ns, deadline_ns;
 	int64_t wall_s;
 	struct member_epoch member_epoch;
 	int32_t n_members; // places: the local node's, always members[0] when there is one, and limits.nodes_max others
@@ -167,6 +173,10 @@ struct coordinator {
 	int32_t n_links;
 	struct coord_link *links; // (n_links) places
 	uint64_t n_links_up; // so far
+	int64_t link_bound_ns[LINK_BLOCKS_MAX]; // no link of a block of LINK_BLOCK has an earlier deadline
+	int32_t link_places[LINK_PLACES]; // where a link with a handle modulo LINK_PLACES was put last
+	bool pauses_changed;        // retry_ns or settle_ns of a member was set
+	int64_t pause_deadline_ns;  // the earliest of them, unless they changed
 	struct store_wait stores[STORES_MAX];
 
 	int32_t n_chains;
@@ -227,7 +237,7 @@ void coord_links_on_down(struct coordinator *c, const struct coord_event *ev, st
 // coord_links_close ends all links of a member that is none any more.
 void coord_links_close(struct coordinator *c, int32_t member, struct coord_effects *fx);
 void coord_links_tick(struct coordinator *c, struct coord_effects *fx);
-int64_t coord_links_deadline_ns(const struct coordinator *c);
+int64_t coord_links_deadline_ns(struct coordinator *c);
 // coord_links_is_suspect: one of a member's links has been silent for longer than a healthy one is.
 bool coord_links_is_suspect(const struct coordinator *c, int32_t member);
 // coord_links_forgive restarts all timers of silence: this machine was away itself.
@@ -280,7 +290,7 @@ void planning_forget_pairs(struct coordinator *c, struct node_id id);
 // planning_retry counts again on members whose pause is over: after a failed load (where nothing works without them, that makes a new plan), and
 // after a loss.
 void planning_retry(struct coordinator *c);
-int64_t planning_deadline_ns(const struct coordinator *c);
+int64_t planning_deadline_ns(struct coordinator *c);
 
 // placement.c
 // placement_update gives members to chains, and takes from them who is not needed.

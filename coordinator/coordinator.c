@@ -7,8 +7,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define LINKS_PER_MEMBER 4 // two, and each one's successor while both live; join links
-
 // ---- effects
 
 // The worst cases: every session of a failed batch ends, and every stage is told of each; or every member is told of something, every link pinged.
@@ -235,13 +233,19 @@ static void on_tick(struct coordinator *c, struct coord_effects *fx)
 	sessions_expire(c, fx);
 }
 
-int64_t coordinator_deadline_ns(const struct coordinator *c)
+static int64_t find_deadline(struct coordinator *c)
 {
-	const int64_t deadlines[] = {sessions_deadline_ns(c), ring_deadline_ns(c), admission_deadline_ns(c), coord_links_deadline_ns(c), planning_deadline_ns(c), members_deadline_ns(c)};
+	const int64_t deadlines[] = {sessions_deadline_ns(c), ring_deadline_ns(c), admission_deadline_ns(c), coord_links_deadline_ns(c), planning_deadline_ns(c),
+		members_deadline_ns(c)};
 	int64_t first = INT64_MAX;
 	for (size_t i = 0; i < ARRAY_LEN(deadlines); i++)
 		first = deadlines[i] < first ? deadlines[i] : first;
 	return first;
+}
+
+int64_t coordinator_deadline_ns(const struct coordinator *c)
+{
+	return c->deadline_ns;
 }
 
 // ---- the machine
@@ -336,6 +340,7 @@ void coordinator_init(struct coordinator *c, const struct coordinator_config *co
 {
 	memset(c, 0, coordinator_size(config));
 	ASSERT(coordinator_n_chains(config) <= CHAINS_MAX);
+	ASSERT(coordinator_n_members_max(config) <= SWARM_NODES_MAX + 1);
 	ASSERT(config->n_slots >= 1 && config->n_slots <= SESSIONS_MAX);
 	ASSERT(config->hop_credits >= 1 && config->hop_credits <= HOP_CREDITS_MAX);
 	ASSERT(config->n_rounds >= 1 && config->n_rounds <= ROUNDS_MAX);
@@ -346,7 +351,8 @@ void coordinator_init(struct coordinator *c, const struct coordinator_config *co
 	if (c->config.stall_ns == 0)
 		c->config.stall_ns = STALL_S_DEFAULT * INT64_C(1000000000);
 	for (int32_t i = 0; i < c->n_members; i++)
-		c->members[i].chain = c->members[i].stage = -1;
+		c->members[i].chain = c->members[i].stage = c->members[i].first_link = -1;
+	c->pause_deadline_ns = c->deadline_ns = INT64_MAX;
 	if (config->has_local_node) {
 		struct member *m = &c->members[0];
 		m->used = m->is_local = true;
@@ -400,6 +406,7 @@ void coordinator_step(struct coordinator *c, const struct coord_event *ev, struc
 	planning_pump(c, fx);
 	sessions_pump(c, fx);
 	c->stepped_ns = c->now_ns;
+	c->deadline_ns = find_deadline(c);
 }
 
 bool coordinator_find_psk(const struct coordinator *c, const uint8_t public_key[KEY_BYTES], uint8_t psk[KEY_BYTES])

@@ -37,7 +37,7 @@ bool member_is_eligible(const struct member *m)
 
 static void set_member(const struct coordinator *c, struct member *m, const struct member_record *r)
 {
-	*m = (struct member){.used = true, .record = *r, .chain = c->is_single ? 0 : -1, .stage = -1};
+	*m = (struct member){.used = true, .record = *r, .chain = c->is_single ? 0 : -1, .stage = -1, .first_link = -1};
 	text_copy(m->hello.name, sizeof m->hello.name, r->name);
 	planning_init_member(m);
 }
@@ -271,7 +271,8 @@ static void on_join_stored(struct coordinator *c, const struct store_wait *w, en
 	// A machine that came twice has another write under way: what that one says counts.
 	bool is_last = !is_storing(c, STORE_FOR_JOIN, w->node);
 	if (is_last && m >= 0 && c->members[m].pending)
-		c->members[m] = (struct member){.chain = -1, .stage = -1};
+		c->members[m] = (struct member){.chain = -1, .stage = -1, .first_link = -1};
+	c->pauses_changed = true;
 	if (is_last && inv >= 0)
 		c->invites[inv].bound = false;
 	coord_log(fx, LOG_ERROR, "a machine wanted to join, but its membership could not be written to the state directory");
@@ -379,6 +380,7 @@ void members_on_hello(struct coordinator *c, int32_t member, const struct msg_he
 	m->bye_sent = false;
 	m->load_failed = false; // who comes again is tried again; the pause after the next failure goes on growing
 	m->retry_ns = 0;
+	c->pauses_changed = true;
 	m->told.v = 0;
 	m->detail[0] = '\0';
 	if (memcmp(h->model_hash, c->config.model_hash, HASH_BYTES) != 0) {
@@ -520,7 +522,8 @@ static void on_revoke_stored(struct coordinator *c, const struct store_wait *w, 
 		wipe_invite(c, inv);
 	planning_forget_pairs(c, w->node);
 	memset(&c->members[i], 0, sizeof c->members[i]);
-	c->members[i].chain = c->members[i].stage = -1;
+	c->members[i].chain = c->members[i].stage = c->members[i].first_link = -1;
+	c->pauses_changed = true;
 
 	struct msg m = {.type = MSG_REVOKED};
 	m.u.revoked.member_epoch = c->member_epoch;

@@ -480,7 +480,9 @@ void planning_retry(struct coordinator *c)
 	bool is_late = c->enough_ns > 0 && placement_deadline_ns(c) == INT64_MAX; // who is not there by now is not waited for
 	for (int32_t k = 0; is_late && k < c->n_chains; k++)
 		c->chains[k].plan_dirty = c->chains[k].plan_dirty || (c->chains[k].base.n_stages == 0 && c->chains[k].plan_state == PLAN_NONE);
-	for (int32_t i = 0; i < c->n_members; i++) {
+	bool is_due = c->pauses_changed || c->now_ns >= c->pause_deadline_ns;
+	c->pauses_changed = c->pauses_changed || is_due;
+	for (int32_t i = 0; is_due && i < c->n_members; i++) {
 		struct member *m = &c->members[i];
 		if (m->settle_ns != 0 && c->now_ns >= m->settle_ns) {
 			m->settle_ns = 0;
@@ -497,7 +499,20 @@ void planning_retry(struct coordinator *c)
 	}
 }
 
-int64_t planning_deadline_ns(const struct coordinator *c)
+static int64_t first_pause_ns(const struct coordinator *c)
+{
+	int64_t first = INT64_MAX;
+	for (int32_t i = 0; i < c->n_members; i++) {
+		const struct member *m = &c->members[i];
+		if (m->retry_ns != 0 && m->retry_ns < first)
+			first = m->retry_ns;
+		if (m->settle_ns != 0 && m->settle_ns < first)
+			first = m->settle_ns;
+	}
+	return first;
+}
+
+int64_t planning_deadline_ns(struct coordinator *c)
 {
 	int64_t deadline = placement_deadline_ns(c);
 	for (int32_t i = 0; i < c->n_chains; i++) {
@@ -505,14 +520,10 @@ int64_t planning_deadline_ns(const struct coordinator *c)
 		if (ch->plan_state == PLAN_NONE && ch->grace_ns < deadline && may_come_back(c, ch))
 			deadline = ch->grace_ns;
 	}
-	for (int32_t i = 0; i < c->n_members; i++) {
-		const struct member *m = &c->members[i];
-		if (m->retry_ns != 0 && m->retry_ns < deadline)
-			deadline = m->retry_ns;
-		if (m->settle_ns != 0 && m->settle_ns < deadline)
-			deadline = m->settle_ns;
-	}
-	return deadline;
+	if (c->pauses_changed)
+		c->pause_deadline_ns = first_pause_ns(c);
+	c->pauses_changed = false;
+	return c->pause_deadline_ns < deadline ? c->pause_deadline_ns : deadline;
 }
 
 static void on_load_failed(struct coordinator *c, struct chain *ch, struct member *m, const char *error, struct coord_effects *fx)
@@ -524,6 +535,7 @@ static void on_load_failed(struct coordinator *c, struct chain *ch, struct membe
 	m->load_failed = true;
 	m->kv_epoch.v = 0;
 	m->retry_ns = c->now_ns + pause_ns;
+	c->pauses_changed = true;
 	planning_drop(c, ch, fx);
 }
 

@@ -220,9 +220,9 @@ void sim_client_take_up(struct sim_world *w)
 
 int32_t sim_world_submit(struct sim_world *w, const struct sim_request *r)
 {
-	if (w->n_reqs == SIM_REQUESTS_MAX) {
-		sim_world_fail(w, "more than %d requests", SIM_REQUESTS_MAX);
-		return SIM_REQUESTS_MAX - 1;
+	if (w->n_reqs == w->reqs_cap) {
+		sim_world_fail(w, "more than %d requests", w->reqs_cap);
+		return w->reqs_cap - 1;
 	}
 	int32_t i = w->n_reqs++;
 	w->reqs[i] = (struct sim_req){.ask = *r, .state = SIM_REQ_PLANNED, .n_prompt = r->n_prompt};

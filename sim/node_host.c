@@ -439,7 +439,7 @@ void sim_node_start(struct sim_world *w, struct sim_node *n)
 	struct node_config c = {.self = n->id, .coordinator = w->head.id, .n_layers = w->model.config.n_layers, .hidden_dim = w->model.config.hidden_dim,
 		.n_threads = 1, .port = SIM_PORT, .member_epoch = {n->disk.member_epoch}, .local = n->machine == 0,
 		.liveness = w->head.config.liveness, .link_age_ns = w->config.link_age_ns > 0 ? w->config.link_age_ns : INT64_C(3600000000000),
-		.keep_bytes = w->config.keep_bytes, .keep_disk_bytes = w->config.keep_disk_bytes};
+		.keep_bytes = w->config.keep_bytes, .keep_disk_bytes = w->config.keep_disk_bytes, .layers_max = w->machines[n->machine].layers_max};
 	snprintf(c.name, sizeof c.name, "%s", n->name);
 	n->own = n->disk;
 	n->boot++;

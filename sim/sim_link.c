@@ -24,7 +24,7 @@ const char *sim_down_words(enum sim_down d)
 
 struct sim_conn *sim_conn_find(struct sim_world *w, uint32_t serial)
 {
-	struct sim_conn *c = &w->conns[serial & (SIM_CONNS_CAP - 1)];
+	struct sim_conn *c = &w->conns[serial & (w->conns_cap - 1)];
 	return serial != 0 && c->serial == serial ? c : NULL;
 }
 
@@ -126,7 +126,7 @@ static void send_plain(struct sim_world *w, struct sim_conn *c, int e, enum sim_
 
 void sim_world_healed(struct sim_world *w)
 {
-	for (uint32_t i = 0; i < SIM_CONNS_CAP; i++) {
+	for (uint32_t i = 0; i < w->conns_cap; i++) {
 		struct sim_conn *c = &w->conns[i];
 		for (int e = 0; e < 2 && c->serial != 0; e++) {
 			struct sim_end *from = &c->end[e];
@@ -228,12 +228,12 @@ uint32_t sim_link_dial(struct sim_world *w, const struct sim_dial *d)
 	uint32_t serial = w->last_serial, n_tried = 0;
 	do {
 		serial = serial == UINT32_MAX ? SIM_FIRST_SERIAL : serial + 1;
-		if (n_tried++ == SIM_CONNS_CAP) {
-			sim_world_fail(w, "more than %d connections", SIM_CONNS_CAP);
+		if (n_tried++ == w->conns_cap) {
+			sim_world_fail(w, "more than %u connections", w->conns_cap);
 			return 0;
 		}
-	} while (w->conns[serial & (SIM_CONNS_CAP - 1)].serial != 0);
-	struct sim_conn *c = &w->conns[serial & (SIM_CONNS_CAP - 1)];
+	} while (w->conns[serial & (w->conns_cap - 1)].serial != 0);
+	struct sim_conn *c = &w->conns[serial & (w->conns_cap - 1)];
 	int32_t flow;
 	if (network_open_flow(w->config.network, d->node, d->machine, &flow) != OK) {
 		sim_world_fail(w, "the simulated network has no more flows");
@@ -517,7 +517,7 @@ void sim_link_abort(struct sim_world *w, int32_t party, uint32_t serial)
 
 void sim_link_drop_all(struct sim_world *w, int32_t party, bool power)
 {
-	for (uint32_t i = 0; i < SIM_CONNS_CAP; i++) {
+	for (uint32_t i = 0; i < w->conns_cap; i++) {
 		struct sim_conn *c = &w->conns[i];
 		for (int e = 0; e < 2 && c->serial != 0; e++)
 			if (c->end[e].party == party && c->end[e].state != END_DEAD && c->end[e].state != END_NONE)
@@ -534,7 +534,7 @@ static struct sim_conn *pick(struct sim_world *w, int32_t machine, uint64_t draw
 	uint64_t n = 0;
 	for (int pass = 0; pass < 2; pass++) {
 		uint64_t k = 0;
-		for (uint32_t i = 0; i < SIM_CONNS_CAP; i++) {
+		for (uint32_t i = 0; i < w->conns_cap; i++) {
 			struct sim_conn *c = &w->conns[i];
 			bool touches = sim_machine_of(c->end[0].party) == machine || sim_machine_of(c->end[1].party) == machine;
 			if (c->serial == 0 || !touches || c->end[0].state != END_UP || c->end[1].state != END_UP)

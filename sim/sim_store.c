@@ -7,7 +7,7 @@ static void put_member(struct sim_db_image *d, const struct member_record *m)
 	int32_t i = 0;
 	while (i < d->n_members && !node_id_is(d->members[i].id, m->id))
 		i++;
-	if (i == NODES_MAX)
+	if (i == SWARM_NODES_MAX)
 		return;
 	d->members[i] = *m;
 	d->n_members += i == d->n_members;

@@ -12,7 +12,7 @@
 struct sim_db_image {
 	struct member_epoch member_epoch;
 	int32_t n_members, n_invites;
-	struct member_record members[NODES_MAX];
+	struct member_record members[SWARM_NODES_MAX];
 	struct invite_record invites[INVITES_MAX];
 };
 

@@ -48,8 +48,8 @@ struct sim_event *sim_at(struct sim_world *w, int64_t at_ns, enum sim_event_type
 {
 	uint32_t p = event_queue_push(&w->queue, at_ns > w->now_ns ? at_ns : w->now_ns);
 	if (p == EVENT_NONE) {
-		sim_world_fail(w, "more than %d events wait", SIM_EVENTS_CAP);
-		p = SIM_EVENTS_CAP; // a place of its own, never popped
+		sim_world_fail(w, "more than %u events wait", w->events_cap);
+		p = w->events_cap; // a place of its own, never popped
 	}
 	w->events[p] = (struct sim_event){.type = type, .who = who, .life = w->hosts[sim_machine_of(who)].life, .stamp = ++w->last_stamp};
 	return &w->events[p];
@@ -65,7 +65,7 @@ struct sim_event *sim_set_timer(struct sim_world *w, int64_t at_ns, enum sim_eve
 
 void sim_cancel(struct sim_world *w, struct sim_timer *t)
 {
-	if (t->stamp != 0 && t->place < SIM_EVENTS_CAP && event_queue_has(&w->queue, t->place) && w->events[t->place].stamp == t->stamp)
+	if (t->stamp != 0 && t->place < w->events_cap && event_queue_has(&w->queue, t->place) && w->events[t->place].stamp == t->stamp)
 		event_queue_cancel(&w->queue, t->place);
 	t->stamp = 0;
 }
@@ -131,8 +131,8 @@ static void carry(struct sim_world *w, struct sim_event *ev)
 
 static void defer(struct sim_world *w, const struct sim_event *ev)
 {
-	if (w->n_deferred == SIM_EVENTS_CAP) {
-		sim_world_fail(w, "more than %d events wait for paused machines", SIM_EVENTS_CAP);
+	if ((uint32_t)w->n_deferred == w->events_cap) {
+		sim_world_fail(w, "more than %u events wait for paused machines", w->events_cap);
 		free(ev->packet);
 		return;
 	}
@@ -264,6 +264,8 @@ static void init_head(struct sim_world *w)
 	memcpy(k->split, c->split, sizeof k->split);
 	k->n_nodes_min = c->n_nodes_min;
 	k->n_chains = c->n_chains;
+	k->limits.nodes_max = c->n_machines > SIM_MACHINES_MAX ? c->n_machines - 1 : 0;
+	k->limits.sessions_max = c->sessions_max;
 	k->placement = c->placement;
 	k->has_local_node = c->has_local_node;
 	snprintf(k->local_name, sizeof k->local_name, "%s", w->machines[0].name);
@@ -275,8 +277,8 @@ static void init_head(struct sim_world *w)
 
 static enum err check_config(const struct sim_config *c, struct errmsg *em)
 {
-	if (c->n_machines < 1 || c->n_machines > SIM_MACHINES_MAX)
-		return errmsg_fail(em, ERR_RANGE, "%d machines (want 1 to %d)", c->n_machines, SIM_MACHINES_MAX);
+	if (c->n_machines < 1 || c->n_machines > SIM_SWARM_MAX)
+		return errmsg_fail(em, ERR_RANGE, "%d machines (want 1 to %d)", c->n_machines, SIM_SWARM_MAX);
 	if (c->n_slots < 1 || c->n_slots > SESSIONS_MAX || c->hop_credits < 1 || c->hop_credits > HOP_CREDITS_MAX)
 		return errmsg_fail(em, ERR_RANGE, "%d slots (want 1 to %d), %d credits (want 1 to %d)", c->n_slots, SESSIONS_MAX, c->hop_credits, HOP_CREDITS_MAX);
 	if (c->n_rounds < 0 || c->n_rounds > ROUNDS_MAX)
@@ -290,12 +292,12 @@ static enum err allocate(struct sim_world *w, struct errmsg *em)
 {
 	const struct sim_config *c = &w->config;
 	struct sim_head *h = &w->head;
-	w->events = malloc((SIM_EVENTS_CAP + 1) * sizeof *w->events);
-	w->deferred = malloc(SIM_EVENTS_CAP * sizeof *w->deferred);
-	w->conns = calloc(SIM_CONNS_CAP, sizeof *w->conns);
+	w->events = malloc((w->events_cap + 1) * sizeof *w->events);
+	w->deferred = malloc(w->events_cap * sizeof *w->deferred);
+	w->conns = calloc(w->conns_cap, sizeof *w->conns);
 	w->coord_fx = malloc(coordinator_effects_size(&h->config));
 	w->node_fx = malloc(sizeof *w->node_fx);
-	w->reqs = calloc(SIM_REQUESTS_MAX, sizeof *w->reqs);
+	w->reqs = calloc((size_t)w->reqs_cap, sizeof *w->reqs);
 	h->core = malloc(coordinator_size(&h->config));
 	h->tokens = malloc(coordinator_n_tokens(&h->config) * sizeof *h->tokens);
 	bool have = w->events && w->deferred && w->conns && w->coord_fx && w->node_fx && w->reqs && h->core && h->tokens;
@@ -303,10 +305,37 @@ static enum err allocate(struct sim_world *w, struct errmsg *em)
 		have = (w->nodes[i].core = malloc(node_size())) != NULL;
 	h->buf_kept = w->model.row_kept * (size_t)c->chunk_max;
 	h->bufs = malloc((size_t)coordinator_n_bufs(&h->config) * h->buf_kept);
-	if (!have || h->bufs == NULL || event_queue_open(&w->queue, SIM_EVENTS_CAP, sim_mix(c->seed, 1)) != OK)
+	if (!have || h->bufs == NULL || event_queue_open(&w->queue, w->events_cap, sim_mix(c->seed, 1)) != OK)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for a simulated world");
 	coordinator_effects_init(&h->config, w->coord_fx);
 	return sim_engine_open(&w->model, &(struct layer_spans){0}, coordinator_n_chains(&h->config) * c->n_slots, &h->engine, em);
+}
+
+static uint32_t power_of_two(uint32_t at_least)
+{
+	uint32_t n = 1;
+	while (n < at_least)
+		n *= 2;
+	return n;
+}
+
+// size_world takes what has one of each machine.
+static enum err size_world(struct sim_world *w, struct errmsg *em)
+{
+	uint32_t n = (uint32_t)w->n_nodes;
+	bool is_home = w->n_nodes <= SIM_MACHINES_MAX;
+	w->events_cap = is_home ? SIM_EVENTS_CAP : SIM_EVENTS_EACH * n;
+	w->conns_cap = is_home ? SIM_CONNS_CAP : power_of_two(SIM_CONNS_EACH * n);
+	w->reqs_cap = w->config.requests_max > 0 ? w->config.requests_max : SIM_REQUESTS_MAX;
+	w->machines = malloc(n * sizeof *w->machines);
+	w->hosts = calloc(n, sizeof *w->hosts);
+	w->nodes = calloc(n, sizeof *w->nodes);
+	if (!w->machines || !w->hosts || !w->nodes) {
+		w->n_nodes = w->nodes ? w->n_nodes : 0;
+		return errmsg_fail(em, ERR_NOMEM, "no memory for a simulated world");
+	}
+	memcpy(w->machines, w->config.machines, n * sizeof *w->machines);
+	return OK;
 }
 
 enum err sim_world_open(const struct sim_config *c, struct sim_world **out, struct errmsg *em)
@@ -322,11 +351,12 @@ enum err sim_world_open(const struct sim_config *c, struct sim_world **out, stru
 	w->config = *c;
 	w->n_nodes = c->n_machines;
 	w->history = sim_mix(c->seed, 0);
-	memcpy(w->machines, c->machines, (size_t)c->n_machines * sizeof w->machines[0]);
 	rng_init(&w->rng_crypto, sim_mix(c->seed, 2));
 	rng_init(&w->rng_fault, sim_mix(c->seed, 4));
 	w->last_serial = SIM_FIRST_SERIAL;
-	e = sim_model_open(&w->model, &c->model, c->wire, c->ctx_len, c->chunk_max, em);
+	e = size_world(w, em);
+	if (e == OK)
+		e = sim_model_open(&w->model, &c->model, c->wire, c->ctx_len, c->chunk_max, em);
 	if (e == OK) {
 		init_head(w);
 		for (int32_t i = 0; i < w->n_nodes; i++)
@@ -353,7 +383,7 @@ static void free_packets(struct sim_world *w)
 			free(w->events[w->queue.heap[i].place].packet);
 	for (int32_t i = 0; i < w->n_deferred; i++)
 		free(w->deferred[i].packet);
-	for (size_t i = 0; w->conns != NULL && i < SIM_CONNS_CAP; i++) {
+	for (size_t i = 0; w->conns != NULL && i < w->conns_cap; i++) {
 		for (int e = 0; e < 2; e++) {
 			for (struct sim_packet *p = w->conns[i].end[e].held, *next; p != NULL; p = next) {
 				next = p->next;
@@ -391,6 +421,9 @@ void sim_world_close(struct sim_world *w)
 	free(w->conns);
 	free(w->deferred);
 	free(w->events);
+	free(w->nodes);
+	free(w->hosts);
+	free(w->machines);
 	free(w);
 }
 

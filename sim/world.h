@@ -25,8 +25,9 @@
 struct network; // sim/network.h
 
 #define SIM_HEAD (-1)
-#define SIM_MACHINES_MAX (NODES_MAX + 1)
-#define SIM_REQUESTS_MAX 1024 // of one world's life
+#define SIM_MACHINES_MAX (NODES_MAX + 1) // of a household
+#define SIM_SWARM_MAX (SWARM_NODES_MAX + 1) // of a world
+#define SIM_REQUESTS_MAX 1024 // of a world's life, when its config does not say
 #define SIM_TEXT_CAP 512
 
 // ---- What is computed, and how long it takes
@@ -58,6 +59,7 @@ struct sim_machine {
 	char name[NAME_CAP];
 	struct sim_speed speed;
 	bool is_enrolled;     // a member from the start; else it joins when sim_world_invite says so
+	int32_t layers_max;   // it has memory for; 0: it does not say
 };
 
 // ---- What an observer sees
@@ -109,6 +111,8 @@ struct sim_config {
 	int32_t n_slots, ctx_len, chunk_max, hop_credits, n_nodes_min;
 	int32_t n_rounds;        // 0: one
 	int32_t split[STAGES_MAX], n_split;
+	int32_t requests_max;    // of the world's life; 0: SIM_REQUESTS_MAX
+	int32_t sessions_max;    // of the coordinator; 0: its default
 	int32_t n_chains;        // 0: one
 	const struct placed_chain *placement; // (n_chains) by machines' names, borrowed; NULL: the coordinator deals
 	bool has_stop;           // token 0 ends an answer

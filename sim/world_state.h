@@ -14,8 +14,10 @@
 #include "sim/world.h"
 
 #define SIM_TICKETS_MAX 64
-#define SIM_EVENTS_CAP 16384   // waiting at once: frames under way, timers, completions
-#define SIM_CONNS_CAP 1024     // a power of two
+#define SIM_EVENTS_CAP 16384   // of a household, waiting at once: frames under way, timers, completions
+#define SIM_EVENTS_EACH 64     // of each machine of a swarm
+#define SIM_CONNS_CAP 1024     // of a household; a power of two
+#define SIM_CONNS_EACH 8       // of each machine of a swarm
 #define SIM_FIRST_SERIAL 16    // of connections; local links are LOCAL_CONTROL and LOCAL_DATA
 #define SIM_LOCAL_CONTROL 1
 #define SIM_LOCAL_DATA 2
@@ -267,8 +269,10 @@ struct sim_event {
 struct sim_world {
 	struct sim_config config;
 	int32_t n_nodes; // places in nodes[]; node i lives on machine i
-	struct sim_machine machines[SIM_MACHINES_MAX];
-	struct sim_host hosts[SIM_MACHINES_MAX];
+	struct sim_machine *machines; // (n_nodes)
+	struct sim_host *hosts;       // (n_nodes)
+	uint32_t events_cap, conns_cap; // conns_cap is a power of two
+	int32_t reqs_cap;
 	int64_t now_ns;
 	bool has_failed;
 	char failure[SIM_TEXT_CAP];
@@ -278,25 +282,25 @@ struct sim_world {
 	bool lied_sync; // the coordinator's disk has lost or may lose what it said it had
 
 	struct event_queue queue;
-	struct sim_event *events; // (SIM_EVENTS_CAP) by place
-	struct sim_event *deferred; // (SIM_EVENTS_CAP) for paused processes, in order of arrival
+	struct sim_event *events; // (events_cap + 1) by place
+	struct sim_event *deferred; // (events_cap) for paused processes, in order of arrival
 	int32_t n_deferred;
 
-	struct sim_conn *conns; // (SIM_CONNS_CAP) by serial
+	struct sim_conn *conns; // (conns_cap) by serial
 	uint32_t last_serial;
 	struct rng rng_crypto, rng_fault;
 	struct sim_nonces nonces;
 
 	struct sim_model model;
 	struct sim_head head;
-	struct sim_node nodes[SIM_MACHINES_MAX];
+	struct sim_node *nodes; // (n_nodes)
 	struct coord_effects *coord_fx;
 	struct node_effects *node_fx;
 	const uint8_t *message; // what the core looks at now: as kept
 	size_t message_stored;
 	size_t message_len; // as the core sees it
 
-	struct sim_req *reqs; // (SIM_REQUESTS_MAX)
+	struct sim_req *reqs; // (reqs_cap)
 	int32_t n_reqs, n_open;
 	bool had_fault;
 	struct sim_ledger ledgers[CHAINS_MAX]; // by chain
