@@ -269,6 +269,10 @@ int sim_check(const struct command_ctx *ctx)
 	if (ctx->opts->sim_subject != NULL) {
 		if (sim_run_open(ctx->opts->sim_subject, &s, &em) != OK)
 			return command_fail(ctx, "%s", em.text);
+		if (s.swarm.n_chains > 0) {
+			scenario_close(&s);
+			return command_fail(ctx, "%s: a swarm is run, not checked: clusters with several chains are among those drawn from seeds", ctx->opts->sim_subject);
+		}
 		p.trial.scenario = &s;
 	}
 	int code;

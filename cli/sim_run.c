@@ -88,22 +88,43 @@ static enum err print_all(const struct options *o, const struct scenario *s, con
 	return e == OK ? OK : errmsg_fail(em, e, "cannot write to standard output");
 }
 
+static enum err run_swarm(const struct options *o, const struct scenario *s, struct errmsg *em)
+{
+	struct swarm_result r;
+	if (o->sim_svg || o->sim_trace)
+		return errmsg_fail(em, ERR_RANGE, "--svg and --trace draw a household: of a swarm there are figures only");
+	enum err e = swarm_run(s, &r, em);
+	if (e != OK)
+		return e;
+	if (o->json)
+		sim_run_print_swarm_json(stdout, s, &r);
+	else
+		sim_run_print_swarm(stdout, s, &r);
+	return fflush(stdout) == 0 ? OK : errmsg_fail(em, ERR_IO, "cannot write to standard output");
+}
+
+static enum err run_prediction(const struct options *o, const struct scenario *s, struct errmsg *em)
+{
+	struct prediction p;
+	enum err e = prediction_run(s, &p, em);
+	if (e != OK)
+		return e;
+	e = print_all(o, s, &p, em);
+	prediction_close(&p);
+	return e;
+}
+
 int sim_run(const struct command_ctx *ctx)
 {
 	struct errmsg em;
 	struct scenario s;
-	struct prediction p;
 	const char *path = ctx->opts->sim_subject;
 	if (path == NULL)
 		return command_refuse(ctx->command_name, "SCENARIO is missing: a TOML file, see sim/scenarios/");
 	enum err e = sim_run_open(path, &s, &em);
 	if (e != OK)
 		return command_fail(ctx, "%s", em.text);
-	e = prediction_run(&s, &p, &em);
-	if (e == OK) {
-		e = print_all(ctx->opts, &s, &p, &em);
-		prediction_close(&p);
-	}
+	e = s.swarm.n_chains > 0 ? run_swarm(ctx->opts, &s, &em) : run_prediction(ctx->opts, &s, &em);
 	scenario_close(&s);
 	return e == OK ? EXIT_DONE : command_fail(ctx, "%s", em.text);
 }

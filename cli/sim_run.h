@@ -4,6 +4,7 @@
 
 #include "sim/prediction.h"
 #include "sim/scenario.h"
+#include "sim/swarm.h"
 
 #include <stdio.h>
 
@@ -11,5 +12,8 @@
 MUST_USE enum err sim_run_open(const char *path, struct scenario *s, struct errmsg *em);
 void sim_run_print(FILE *to, const struct scenario *s, const struct prediction *p);
 MUST_USE enum err sim_run_print_json(FILE *to, const struct scenario *s, const struct prediction *p);
+// Of a scenario with a placement.
+void sim_run_print_swarm(FILE *to, const struct scenario *s, const struct swarm_result *r);
+void sim_run_print_swarm_json(FILE *to, const struct scenario *s, const struct swarm_result *r);
 
 #endif

@@ -278,8 +278,8 @@ int32_t planning_next(const struct plan *p, int32_t stage);
 bool planning_is_between_machines(const struct coordinator *c, const struct chain *ch, int32_t stage);
 // planning_is_possible tells whether those who may hold layers now are enough for a plan; `why` says what is missing.
 bool planning_is_possible(const struct coordinator *c, const struct chain *ch, char why[REASON_CAP]);
-// planning_note: a member came, went or changed; NULL: one that is forgotten. A chain without a ready plan looks again, when the member is its own
-// or nobody's; with is_news its own chain does in any case.
+// planning_note: a member came, went or changed; NULL: one that is forgotten. Its own chain looks again when it has no ready plan, and with is_news in
+// any case; one that stands by is looked at by chains that lack somebody.
 void planning_note(struct coordinator *c, const struct member *m, bool is_news);
 void planning_on_random(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
 void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch epoch, const char *error, struct coord_effects *fx);

@@ -346,8 +346,11 @@ void planning_note(struct coordinator *c, const struct member *m, bool is_news)
 	c->has_news = true;
 	for (int32_t i = 0; i < c->n_chains; i++) {
 		struct chain *ch = &c->chains[i];
-		bool is_own = m != NULL && m->chain == i, concerns = m == NULL || m->chain < 0 || is_own;
-		ch->plan_dirty = ch->plan_dirty || (is_own && is_news) || (concerns && (ch->plan_state != PLAN_READY || ch->plan.n_stages < ch->base.n_stages));
+		bool is_own = m != NULL && m->chain == i, is_new = (is_own && is_news) || ((is_own || m == NULL) && ch->plan_state != PLAN_READY);
+		// Who stands by is news to a chain that has nobody for some layers, and none to one that loads: that would begin again.
+		bool is_missed = m != NULL && m->chain < 0 &&
+			(ch->plan_state == PLAN_NONE || (ch->plan_state == PLAN_READY && ch->plan.n_stages < ch->base.n_stages));
+		ch->plan_dirty = ch->plan_dirty || is_new || is_missed;
 	}
 }
 

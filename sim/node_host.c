@@ -268,6 +268,21 @@ static void after_message(struct sim_world *w, struct sim_node *n, const uint8_t
 		checks_on_revoked(w, n->machine, m.u.revoked.node);
 }
 
+// n_of_frame counts what a frame may have caused: a report on what was heard so far was due, whatever the frame says.
+static int32_t n_of_frame(const struct node_effects *fx)
+{
+	struct msg m;
+	struct errmsg em;
+	int32_t n = 0;
+	for (int32_t i = 0; i < fx->n; i++) {
+		const struct node_effect *f = &fx->at[i];
+		bool is_report = f->type == NODE_FX_SEND && f->u.send.head_len > 0 && f->u.send.head[0] == FRAME_CONTROL &&
+			msg_decode(f->u.send.head, f->u.send.head_len, &m, &em) == OK && m.type == MSG_NODE_REPORT;
+		n += !is_report;
+	}
+	return n;
+}
+
 void sim_node_on_frame(struct sim_world *w, struct sim_node *n, uint32_t link, const struct sim_packet *p, const uint8_t *frame)
 {
 	if (link == n->join_conn && link != 0) {
@@ -292,7 +307,7 @@ void sim_node_on_frame(struct sim_world *w, struct sim_node *n, uint32_t link, c
 	sim_node_step(w, n, &ev);
 	w->message = NULL;
 	if (is_data)
-		checks_on_stale(w, n->machine, before.epoch.v, frame, p->stored, w->node_fx->n);
+		checks_on_stale(w, n->machine, before.epoch.v, frame, p->stored, n_of_frame(w->node_fx));
 	else if (n->is_running)
 		after_message(w, n, frame, p->stored);
 }

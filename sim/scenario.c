@@ -14,7 +14,7 @@
 
 struct raw_root {
 	const struct toml_value *model, *network, *access_points, *devices, *links, *plan, *group, *serving, *requests,
-		*published;
+		*published, *placement, *volunteers, *traffic;
 	char name[NAME_CAP], about[SCENARIO_TEXT_CAP];
 	uint64_t seed;
 	double duration;
@@ -37,6 +37,9 @@ static const struct scenario_key root_keys[] = {
 	{.name = "serving", .kind = KEY_VALUE, .offset = AT(serving)},
 	{.name = "request", .kind = KEY_VALUE, .offset = AT(requests)},
 	{.name = "published", .kind = KEY_VALUE, .offset = AT(published)},
+	{.name = "placement", .kind = KEY_VALUE, .offset = AT(placement)},
+	{.name = "volunteers", .kind = KEY_VALUE, .offset = AT(volunteers)},
+	{.name = "traffic", .kind = KEY_VALUE, .offset = AT(traffic)},
 };
 
 static enum err read_serving(struct scenario_reader *r, const struct toml_value *table)
@@ -246,6 +249,8 @@ static enum err read_root(struct scenario_reader *r, const struct toml_value *ro
 		e = read_requests(r, raw.requests);
 	if (e == OK)
 		e = read_published(r, raw.published);
+	if (e == OK)
+		e = scenario_read_swarm(r, raw.placement, raw.volunteers, raw.traffic);
 	if (e != OK)
 		return e;
 	fill_means(s, matrix);

@@ -85,6 +85,18 @@ struct scenario_group {
 	double streamed;                 // part of each member's weights that is read from disk for every token, [0, 1]
 };
 
+// A swarm: volunteers of the devices' kinds, who come and go; some begin in chains, the others stand by.
+struct scenario_swarm {
+	int32_t n_chains;                      // 0: no swarm
+	int32_t n_members;                     // the coordinator's machine aside
+	int32_t share[SCENARIO_DEVICES_MAX];   // of the members, by device: parts of their sum
+	int32_t hold[SCENARIO_DEVICES_MAX];    // layers one has room for, and holds where the placement puts it
+	double stay_s, away_s;                 // means of exponential times; stay 0: nobody goes
+	double orderly;                        // part of those who go that say so, [0, 1]
+	double every_s;                        // mean time between requests, exponential
+	int32_t n_prompt, n_predict;
+};
+
 struct scenario_published {
 	double tpot_s, ttft_s; // 0: not published
 	double exchange_s;     // of a group: one exchange of one token
@@ -120,6 +132,7 @@ struct scenario {
 	bool is_even;          // nobody gave the layers
 	struct cost_params params;
 	struct scenario_group group;
+	struct scenario_swarm swarm;
 
 	int32_t n_slots, ctx_len, chunk;
 	struct scenario_request *requests;
@@ -145,6 +158,10 @@ struct network;
 MUST_USE enum err scenario_network(const struct scenario *s, const int32_t *machines, int32_t n_machines, struct arena *a,
 	struct network *out, struct errmsg *em);
 size_t scenario_network_bytes(int32_t n_machines);
+// scenario_swarm_network does it for a swarm: a pair gets its link, the default one, when it first needs it.
+MUST_USE enum err scenario_swarm_network(const struct scenario *s, const int32_t *machines, int32_t n_machines, struct arena *a,
+	struct network *out, struct errmsg *em);
+size_t scenario_swarm_network_bytes(int32_t n_machines);
 // scenario_network_ready sets the traces to the times at which they are meant to be now. `machines` as above.
 MUST_USE enum err scenario_network_ready(const struct scenario *s, const int32_t *machines, int32_t n_machines, int64_t now_ns,
 	struct network *n, struct errmsg *em);

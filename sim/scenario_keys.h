@@ -60,6 +60,8 @@ MUST_USE enum err scenario_read_trace(const struct scenario_reader *r, const str
 MUST_USE enum err scenario_read_model(struct scenario_reader *r, const struct toml_value *table);
 MUST_USE enum err scenario_read_machines(struct scenario_reader *r, const struct toml_value *access_points,
 	const struct toml_value *network, const struct toml_value *devices, const struct toml_value *links);
+MUST_USE enum err scenario_read_swarm(struct scenario_reader *r, const struct toml_value *placement, const struct toml_value *volunteers,
+	const struct toml_value *traffic);
 MUST_USE enum err scenario_read_plan(struct scenario_reader *r, const struct toml_value *plan, const struct toml_value *group);
 
 // scenario_find_device puts the number of the device of that name into *out, or fails at `where`, with a suggestion.

@@ -102,3 +102,34 @@ enum err scenario_network_ready(const struct scenario *s, const int32_t *machine
 				e = put_link(s, machines, i, j, now_ns, n, em);
 	return e;
 }
+
+// A member has links with the coordinator and its neighbours, of the chains it has been in and of those that were lost beside it.
+#define SWARM_LINKS_EACH 32
+#define SWARM_FLOWS_EACH 16
+
+static struct network_limits swarm_limits(int32_t n_machines)
+{
+	return (struct network_limits){.machines_max = n_machines, .access_points_max = 1, .links_max = SWARM_LINKS_EACH * n_machines,
+		.flows_max = SWARM_FLOWS_EACH * n_machines};
+}
+
+size_t scenario_swarm_network_bytes(int32_t n_machines)
+{
+	struct network_limits l = swarm_limits(n_machines);
+	return network_arena_bytes(&l);
+}
+
+enum err scenario_swarm_network(const struct scenario *s, const int32_t *machines, int32_t n_machines, struct arena *a,
+	struct network *out, struct errmsg *em)
+{
+	struct network_limits limits = swarm_limits(n_machines);
+	const struct scenario_link *l = &s->default_link;
+	struct network_link_params p = {.base_ns = quantity_ns(l->delay.fixed_s), .delay = delay_of(&l->delay, 0), .rate_bps = quantity_bits(l->rate),
+		.rate_back_bps = quantity_bits(l->rate), .loss = l->loss};
+	if (network_init(out, a, &limits, s->seed) != OK)
+		return errmsg_fail(em, ERR_NOMEM, "no memory for a network of %d machines", n_machines);
+	enum err e = network_default_link(out, &p, em);
+	for (int32_t i = 0; i < n_machines && e == OK; i++)
+		e = put_station(s, machines[i], i, 0, out, em);
+	return e;
+}

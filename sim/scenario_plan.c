@@ -184,6 +184,8 @@ enum err scenario_read_plan(struct scenario_reader *r, const struct toml_value *
 		e = find_head(r, plan, raw.coordinator);
 	if (e != OK)
 		return e;
+	if (s->swarm.n_chains > 0)
+		return OK; // its placement says who holds what
 	if (raw.coordinator_only && s->n_devices == 1)
 		return scenario_fail(r, plan, "plan", "the only device is coordinator_only: nobody is left to hold the layers");
 	s->plan.n_rounds = raw.rounds;

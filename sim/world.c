@@ -477,6 +477,11 @@ void sim_world_status(const struct sim_world *w, struct coord_status *out)
 		*out = (struct coord_status){.members = out->members, .members_cap = out->members_cap};
 }
 
+int32_t sim_world_chain_of(const struct sim_world *w, int32_t request)
+{
+	return w->head.is_running ? coordinator_chain_of(w->head.core, (uint64_t)request + 1) : -1;
+}
+
 int32_t sim_world_n_machines(const struct sim_world *w)
 {
 	return w->n_nodes;

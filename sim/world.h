@@ -218,6 +218,7 @@ void sim_world_tear(struct sim_world *w, int32_t machine);
 
 // ---- Looking
 
+int32_t sim_world_chain_of(const struct sim_world *w, int32_t request); // that a request is computed in; -1: none
 bool sim_world_is_up(const struct sim_world *w, int32_t machine);      // its process runs and is not paused
 bool sim_world_is_member(const struct sim_world *w, int32_t machine);  // coordinator and machine agree on it, by what their disks hold
 void sim_world_status(const struct sim_world *w, struct coord_status *out); // zeroed while the coordinator is down

@@ -180,6 +180,27 @@ static void who_stands_by_takes_a_lost_part_whole(void **state)
 	stop(&h);
 }
 
+static void who_stands_by_does_not_disturb_a_chain_that_loads(void **state)
+{
+	(void)state;
+	struct host h;
+	open_placed(&h, 2, 6);
+	lose_node(&h, 2);
+	h.now += 2 * S;
+	tick(&h);
+	for (int32_t i = 0; i < 4; i++)
+		random_bytes(&h); // its keys; now it loads
+	uint64_t epoch = chain(&h, 0).plan_epoch.v;
+	assert_false(chain(&h, 0).ready);
+	arrive(&h, 2);
+	lose_node(&h, 6);
+	assert_int_equal(member(&h, 2).chain, -1);
+	assert_int_equal(chain(&h, 0).plan_epoch.v, epoch);
+	load_chain(&h, 0, 6);
+	assert_int_equal(chain(&h, 0).plan_epoch.v, epoch);
+	stop(&h);
+}
+
 // say_hello with what it has room for.
 static void arrive_with(struct host *h, int32_t i, int32_t layers_max)
 {
@@ -404,6 +425,7 @@ int main(void)
 		cmocka_unit_test(steps_under_way_decide_between_equals),
 		cmocka_unit_test(a_loss_touches_no_other_chain),
 		cmocka_unit_test(who_stands_by_takes_a_lost_part_whole),
+		cmocka_unit_test(who_stands_by_does_not_disturb_a_chain_that_loads),
 		cmocka_unit_test(a_spare_has_room_for_what_was_lost),
 		cmocka_unit_test(neighbours_that_have_room_share_what_nobody_else_takes),
 		cmocka_unit_test(an_answer_moves_when_its_chain_cannot_go_on),
