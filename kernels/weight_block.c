@@ -98,10 +98,11 @@ static void unpack_q5_k(const uint8_t *p, int8_t *q)
 static void unpack_q6_k(const uint8_t *p, int8_t *q)
 {
 	for (int h = 0; h < 2; h++) {
-		const uint8_t *low = p + 64 * h, *pairs = p + 128 + 32 * h;
-		for (int i = 0; i < 128; i++) {
-			int nibble = i < 64 ? low[i] & 15 : low[i - 64] >> 4, pair = pairs[i % 32] >> (2 * (i / 32)) & 3;
-			q[128 * h + i] = (int8_t)((nibble | pair << 4) - 32);
+		const uint8_t *pairs = p + 128 + 32 * h;
+		for (int s = 0; s < 4; s++, q += 32) {
+			const uint8_t *low = p + 64 * h + 32 * (s % 2);
+			for (int i = 0; i < 32; i++)
+				q[i] = (int8_t)(((low[i] >> (s / 2 * 4) & 15) | (pairs[i] >> (2 * s) & 3) << 4) - 32);
 		}
 	}
 }
@@ -109,9 +110,10 @@ static void unpack_q6_k(const uint8_t *p, int8_t *q)
 static void unpack_q3_k(const uint8_t *p, int8_t *q)
 {
 	for (int h = 0; h < 2; h++) {
-		for (int i = 0; i < 128; i++) {
-			int pair = p[32 + 32 * h + i % 32] >> (2 * (i / 32)) & 3, high = p[i % 32] >> (4 * h + i / 32) & 1;
-			q[128 * h + i] = (int8_t)((pair | high << 2) - 4);
+		const uint8_t *pairs = p + 32 + 32 * h;
+		for (int s = 0; s < 4; s++, q += 32) {
+			for (int i = 0; i < 32; i++)
+				q[i] = (int8_t)(((pairs[i] >> (2 * s) & 3) | (p[i] >> (4 * h + s) & 1) << 2) - 4);
 		}
 	}
 }
