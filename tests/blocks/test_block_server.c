@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+static const struct log quiet = {.fd = -1};
+
 struct place {
 	struct world *w;
 	struct block_model model;
@@ -66,7 +68,7 @@ static int make_place(void **state)
 	struct errmsg em;
 	block_model_open(&p->model, 1, 10, 5000, 4000, 0);
 	p->w = world_open(LNK1_MEMBER, LNK1_BLOCKS, NULL);
-	struct block_server_params params = {.loop = &p->w->loop, .log = &(struct log){.fd = -1}, .limits = upload_limits_default, .ctx = p, .read = read_model};
+	struct block_server_params params = {.loop = &p->w->loop, .log = &quiet, .limits = upload_limits_default, .ctx = p, .read = read_model};
 	if (block_io_open(&p->w->loop, 2, &p->io, &em) != OK)
 		return -1;
 	params.io = p->io;
