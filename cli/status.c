@@ -63,6 +63,25 @@ static void print_counts(const json_t *n)
 			json_number_value(json_object_get(n, "kept_disk_bytes_per_token")), number(n, "kept_disk_written"), number(n, "kept_disk_read"));
 }
 
+static double real(const json_t *o, const char *key)
+{
+	return json_number_value(json_object_get(o, key));
+}
+
+// print_weights: of a machine with a memory cap.
+static void print_weights(const json_t *n)
+{
+	const json_t *w = json_object_get(n, "weights");
+	if (w == NULL)
+		return;
+	printf("%s: %.1f MiB of weights pinned%s", text(n, "name"), real(w, "pinned_bytes") / 1048576, json_is_true(json_object_get(w, "locked")) ? " (locked)" : "");
+	if (number(w, "streamed_bytes") > 0)
+		printf(", %.1f streamed by %s through %.1f; per step %.1f MB at %.0f MB/s, %.1f ms of waiting for the disk", real(w, "streamed_bytes") / 1048576,
+			text(w, "reader"), real(w, "window_bytes") / 1048576, real(w, "read_bytes_per_step") / 1e6, real(w, "read_bytes_per_s") / 1e6,
+			real(w, "stall_ms_per_step"));
+	putchar('\n');
+}
+
 static void print_chains(const json_t *s)
 {
 	const json_t *chains = json_object_get(s, "chains");
@@ -109,6 +128,8 @@ static void print_status(const json_t *s)
 		print_node(json_array_get(nodes, i));
 	for (size_t i = 0; i < json_array_size(nodes); i++)
 		print_counts(json_array_get(nodes, i));
+	for (size_t i = 0; i < json_array_size(nodes); i++)
+		print_weights(json_array_get(nodes, i));
 	for (size_t i = 0; i < json_array_size(nodes); i++)
 		print_blocks(json_array_get(nodes, i));
 	if (number(s, "invites") > 0)

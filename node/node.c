@@ -117,7 +117,8 @@ void node_say_hello(struct node *n, struct node_effects *fx)
 static bool report_differs(const struct node *n)
 {
 	const struct msg_node_report *a = &n->report, *b = &n->reported;
-	return n->welcomed && (a->disk_written != b->disk_written || a->disk_read != b->disk_read || a->next_late != b->next_late);
+	return n->welcomed && (a->disk_written != b->disk_written || a->disk_read != b->disk_read || a->next_late != b->next_late ||
+		a->weights.read != b->weights.read || a->weights.pinned != b->weights.pinned || a->weights.reader != b->weights.reader);
 }
 
 static void report(struct node *n, struct node_effects *fx)
@@ -309,6 +310,8 @@ static void on_loaded(struct node *n, const struct node_event *ev, struct node_e
 	if (n->has_next || n->plan.epoch.v == 0)
 		return;
 	n->loaded = ev->u.loaded.err == OK;
+	n->report.weights = n->loaded ? ev->u.loaded.weights : (struct msg_weight_report){0};
+	n->report.weights.steps = 0;
 	answer_loaded(n, n->loaded ? "" : ev->u.loaded.text, fx);
 }
 

@@ -96,11 +96,13 @@ struct node_event {
 			enum err err;
 			bool lost_kv;     // there was no memory to carry over what layers that stay have computed
 			const char *text; // when err
+			struct msg_weight_report weights; // as they are now; steps is not read
 		} loaded;
 		struct {
 			uint32_t id;
 			const enum err *errs; // (n_items) in the order of the effect
 			const char *const *texts; // of each failure; NULL, or "" in a place: nothing is known
+			struct msg_weight_report weights; // as above
 		} forward_done;
 		struct {
 			uint32_t id;

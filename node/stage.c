@@ -440,6 +440,9 @@ void stage_on_forward_done(struct node *n, const struct node_event *ev, struct n
 	if (ev->u.forward_done.id != n->forward_id)
 		return;
 	n->forward_id = 0;
+	uint64_t steps = n->report.weights.steps;
+	n->report.weights = ev->u.forward_done.weights;
+	n->report.weights.steps = steps + 1;
 	for (int32_t i = 0; i < n->n_items; i++) {
 		int32_t buf = n->items[i].buf;
 		struct work *w = &n->work[buf];

@@ -239,6 +239,17 @@ static enum err get_grant(const Hearth__JoinGrant *p, struct msg_join_grant *m, 
 	return get_addresses(p->addresses, p->n_addresses, &m->addresses, em);
 }
 
+static enum err get_weight_report(const Hearth__WeightReport *p, struct msg_weight_report *m, struct errmsg *em)
+{
+	const uint64_t max = (UINT64_C(1) << 62) - 1, counts[] = {p->pinned, p->streamed, p->window, p->read, p->read_us, p->stall_us, p->steps};
+	*m = (struct msg_weight_report){.reader = p->reader, .locked = p->locked, .pinned = p->pinned, .streamed = p->streamed, .window = p->window,
+		.read = p->read, .read_us = p->read_us, .stall_us = p->stall_us, .steps = p->steps};
+	for (size_t i = 0; i < ARRAY_LEN(counts); i++)
+		if (counts[i] > max)
+			return bad(em, "a count of weights");
+	return p->reader == 1 || p->reader == 2 ? OK : bad(em, "reader");
+}
+
 static enum err get_node_report(const Hearth__NodeReport *p, struct msg_node_report *m, struct errmsg *em)
 {
 	const uint64_t max = (UINT64_C(1) << 62) - 1;
@@ -246,7 +257,7 @@ static enum err get_node_report(const Hearth__NodeReport *p, struct msg_node_rep
 		.next_late = p->next_late};
 	if (p->disk_written > max || p->disk_read > max || p->tokens > max || p->next_heard > max || p->next_late > p->next_heard)
 		return bad(em, "a count");
-	return OK;
+	return p->weights != NULL ? get_weight_report(p->weights, &m->weights, em) : OK;
 }
 
 static enum err get_link_rtt(const Hearth__LinkRtt *p, struct msg *m, struct errmsg *em)
@@ -418,6 +429,21 @@ static size_t put_grant(const struct msg_join_grant *m, Hearth__Control *c, uint
 	return pack(c, HEARTH__CONTROL__BODY_JOIN_GRANT, out);
 }
 
+// put_weights fills *p; false: there is nothing to tell.
+static bool put_weights(const struct msg_weight_report *m, Hearth__WeightReport *p)
+{
+	p->reader = m->reader;
+	p->locked = m->locked;
+	p->pinned = m->pinned;
+	p->streamed = m->streamed;
+	p->window = m->window;
+	p->read = m->read;
+	p->read_us = m->read_us;
+	p->stall_us = m->stall_us;
+	p->steps = m->steps;
+	return m->reader != 0;
+}
+
 static size_t put_small(const struct msg *m, Hearth__Control *c, uint8_t *out)
 {
 	Hearth__Welcome welcome = HEARTH__WELCOME__INIT;
@@ -432,6 +458,7 @@ static size_t put_small(const struct msg *m, Hearth__Control *c, uint8_t *out)
 	Hearth__JoinAck ack = HEARTH__JOIN_ACK__INIT;
 	Hearth__LinkRtt rtt = HEARTH__LINK_RTT__INIT;
 	Hearth__NodeReport report = HEARTH__NODE_REPORT__INIT;
+	Hearth__WeightReport weights = HEARTH__WEIGHT_REPORT__INIT;
 	switch (m->type) {
 	case MSG_WELCOME:
 		welcome.name = text_out(m->u.welcome.name);
@@ -476,6 +503,8 @@ static size_t put_small(const struct msg *m, Hearth__Control *c, uint8_t *out)
 		report.tokens = m->u.node_report.n_tokens;
 		report.next_heard = m->u.node_report.next_heard;
 		report.next_late = m->u.node_report.next_late;
+		if (put_weights(&m->u.node_report.weights, &weights))
+			report.weights = &weights;
 		c->node_report = &report;
 		return pack(c, HEARTH__CONTROL__BODY_NODE_REPORT, out);
 	case MSG_LINK_RTT:

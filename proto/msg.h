@@ -83,10 +83,19 @@ enum msg_type {
 };
 
 // Counts of one process of a node, each below 2^62.
+struct msg_weight_report {
+	uint32_t reader; // 1: mmap, 2: direct; 0: no memory cap, and nothing else is set
+	bool locked;
+	uint64_t pinned, streamed, window; // bytes
+	uint64_t read, read_us, stall_us;  // since the layers were loaded
+	uint64_t steps;
+};
+
 struct msg_node_report {
 	uint64_t disk_written, disk_read; // bytes of kept states
 	uint64_t n_tokens;                // that passed its layers
 	uint64_t next_heard, next_late;   // frames on the direct link to the next stage; those that were late for it
+	struct msg_weight_report weights;
 };
 
 struct msg {

@@ -87,6 +87,19 @@ static json_t *spans_json(const struct layer_spans *s)
 	return all;
 }
 
+// add_weights: where a member with a memory cap has its weights, and what streaming costs it. A step is one token, or a chunk of a prompt.
+static void add_weights(json_t *o, const struct msg_weight_report *w)
+{
+	static const char *const readers[] = {"none", "mmap", "direct"};
+	if (w->reader == 0)
+		return;
+	double steps = w->steps > 0 ? (double)w->steps : 1;
+	json_object_set_new(o, "weights", json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "reader", readers[w->reader], "locked", w->locked,
+		"pinned_bytes", (json_int_t)w->pinned, "streamed_bytes", (json_int_t)w->streamed, "window_bytes", (json_int_t)w->window, "read_bytes",
+		(json_int_t)w->read, "read_bytes_per_step", (double)w->read / steps, "stall_ms_per_step", (double)w->stall_us / 1e3 / steps, "read_bytes_per_s",
+		w->read_us > 0 ? (double)w->read * 1e6 / (double)w->read_us : 0.0));
+}
+
 // add_blocks: how far a member is with fetching the model.
 static void add_blocks(json_t *o, const struct block_progress *p)
 {
@@ -111,6 +124,7 @@ static json_t *member_json(const struct coord_runtime *coord, const struct coord
 	add_round_trip(o, "rtt_ms", "rtt_n", &m->rtt);
 	add_round_trip(o, "next_rtt_ms", "next_rtt_n", &m->next_rtt);
 	add_report(o, m);
+	add_weights(o, &m->report.weights);
 	struct block_progress p;
 	if (coord_runtime_blocks(coord, m->id, &p) && p.bytes_total > 0)
 		add_blocks(o, &p);

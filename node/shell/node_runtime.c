@@ -351,6 +351,15 @@ static void leave_if_changed(struct node_runtime *rt, enum err err)
 	node_runtime_leave(rt);
 }
 
+static struct msg_weight_report weight_report(const struct node_runtime *rt)
+{
+	struct residency_stats s;
+	if (!node_runtime_weight_stats(rt, &s) || s.reader == READER_AUTO)
+		return (struct msg_weight_report){0};
+	return (struct msg_weight_report){.reader = s.reader == READER_MMAP ? 1 : 2, .locked = s.is_locked, .pinned = s.pinned_bytes, .streamed = s.streamed_bytes,
+		.window = s.window_bytes, .read = s.read_bytes, .read_us = (uint64_t)s.read_ns / 1000, .stall_us = (uint64_t)s.stall_ns / 1000};
+}
+
 static void run_forward(struct worker_job *job)
 {
 	struct rt_job *j = (struct rt_job *)job;
@@ -369,6 +378,7 @@ static void on_forward(void *ctx)
 	ev.u.forward_done.id = j->id;
 	ev.u.forward_done.errs = j->errs;
 	ev.u.forward_done.texts = j->texts;
+	ev.u.forward_done.weights = weight_report(j->rt);
 	step(j->rt, &ev);
 	leave_if_changed(j->rt, j->errs[0]);
 }
@@ -489,6 +499,7 @@ static void on_load(void *ctx)
 	ev.u.loaded.err = j->err;
 	ev.u.loaded.lost_kv = j->has_lost_kv;
 	ev.u.loaded.text = j->err == OK ? "" : j->em.text;
+	ev.u.loaded.weights = weight_report(rt);
 	say_loaded(rt);
 	step(rt, &ev);
 	leave_if_changed(rt, j->err);

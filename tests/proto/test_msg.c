@@ -280,6 +280,10 @@ static void counts_of_a_report_are_bounded_and_agree(void **state)
 		{{.n_tokens = UINT64_C(1) << 63}, ERR_FORMAT},
 		{{.next_heard = UINT64_C(1) << 62}, ERR_FORMAT},
 		{{.next_heard = 7, .next_late = 8}, ERR_FORMAT},
+		{{.weights = {.reader = 1, .read = (UINT64_C(1) << 62) - 1}}, OK},
+		{{.weights = {.reader = 2, .stall_us = UINT64_C(1) << 62}}, ERR_FORMAT},
+		{{.weights = {.reader = 2, .pinned = UINT64_MAX}}, ERR_FORMAT},
+		{{.weights = {.reader = 3}}, ERR_FORMAT},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		uint8_t frame[MSG_ENCODED_MAX];

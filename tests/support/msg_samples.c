@@ -80,7 +80,9 @@ void msg_sample(enum msg_type type, struct msg *m)
 		fill_addresses(&m->u.join_grant.addresses);
 		break;
 	case MSG_NODE_REPORT:
-		m->u.node_report = (struct msg_node_report){.disk_written = UINT64_C(1) << 41, .disk_read = 4096, .n_tokens = 70, .next_heard = 900, .next_late = 9};
+		m->u.node_report = (struct msg_node_report){.disk_written = UINT64_C(1) << 41, .disk_read = 4096, .n_tokens = 70, .next_heard = 900, .next_late = 9,
+			.weights = {.reader = 2, .locked = true, .pinned = 1 << 30, .streamed = UINT64_C(1) << 35, .window = 1 << 24, .read = UINT64_C(1) << 50,
+				.read_us = 123456789, .stall_us = 9876543, .steps = 777}};
 		break;
 	case MSG_LINK_RTT:
 		fill(m->u.link_rtt.peer.b, NODE_ID_BYTES, 51);
