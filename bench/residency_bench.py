@@ -95,17 +95,25 @@ def fits(model, args):
 def llama(model, args):
     """In a cgroup of half the model; Hearth's cap is 64 MiB below, as `--mem` promises to live with."""
     limit = model.stat().st_size // 2
-    with memory_cgroup.MemoryCgroup(limit) as group:
-        def ours():
-            return hearth(model, args.tokens, "--threads", args.threads, "--mem", "%dM" % (limit // MIB - 64), group=group)["timings"]["decode_tps"]
+    killed = []
 
-        def theirs():
-            forget(model)
+    def ours():
+        with memory_cgroup.MemoryCgroup(limit) as group:
+            options = ["--threads", args.threads, "--mem", "%dM" % (limit // MIB - 64)]
+            out = hearth(model, args.tokens, *options, group=group)
+            killed.append(group.n_killed())
+            return out["timings"]["decode_tps"]
+
+    def theirs():
+        forget(model)
+        with memory_cgroup.MemoryCgroup(limit) as group:
             argv = [ORACLE, "best", "bench", model, "1", str(args.tokens), "1", str(args.threads)]
-            return json.loads(subprocess.run(argv, stdout=subprocess.PIPE, check=True, preexec_fn=group.enter).stdout)["decode_tps"]
+            p = subprocess.run(argv, stdout=subprocess.PIPE, check=True, preexec_fn=group.enter)
+            killed.append(group.n_killed())
+            return json.loads(p.stdout)["decode_tps"]
 
-        pairs = paired.alternate(args.pairs, ours, theirs)
-        n_killed = group.n_killed()
+    pairs = paired.alternate(args.pairs, ours, theirs)
+    n_killed = sum(killed)
     detail = "hearth %.2f tok/s, llama.cpp %.2f tok/s in %d MiB, %d killed, " % (*(paired.median(p[i] for p in pairs) for i in (0, 1)), limit // MIB, n_killed)
     return pairs, paired.report("llama.cpp", [a / b for a, b in pairs], at_least=LIMITS["llama"], detail=detail) and n_killed == 0
 

@@ -44,11 +44,11 @@ struct residency {
 	struct slot *slots;           // (window)
 	bool is_locked;
 
-	pthread_t thread;
-	bool has_thread;
+	pthread_t reading, dropping;
+	bool has_reading, has_dropping;
 	pthread_mutex_t mutex; // guards what follows
-	pthread_cond_t work, ready_cond;
-	bool is_stopping;
+	pthread_cond_t work, to_drop, ready_cond;
+	bool is_stopping, has_read_all;
 	// done <= released <= used <= done + window; done <= ready <= begun <= done + window
 	int64_t begun;    // numbers below were begun
 	int64_t ready;    // were finished, well or not
@@ -78,7 +78,7 @@ static struct slot *slot_of(const struct residency *r, int64_t seq)
 	return &r->slots[seq % r->layout.window];
 }
 
-// ---- the thread that reads ahead; each step is called with the mutex held, and gives it away while it works
+// ---- the threads that read ahead and let go; each step is called with the mutex held, and gives it away while it works
 
 static bool may_begin(const struct residency *r)
 {
@@ -116,6 +116,7 @@ static void finish_next(struct residency *r)
 	r->last_ready_ns = end_ns;
 	r->ready++;
 	pthread_cond_signal(&r->ready_cond);
+	pthread_cond_signal(&r->to_drop); // it may have been passed over meanwhile
 }
 
 static void drop_next(struct residency *r)
@@ -134,9 +135,7 @@ static void drop_next(struct residency *r)
 // step does one thing and returns true, or has nothing to do.
 static bool step(struct residency *r)
 {
-	if (r->done < r->released && r->done < r->ready)
-		drop_next(r);
-	else if (r->done < r->released && r->ready == r->begun)
+	if (r->done < r->released && r->done == r->ready && r->ready == r->begun)
 		r->begun = r->ready = r->done = r->released; // passed over before it was begun
 	else if (may_begin(r) && r->released <= r->begun && !r->is_stopping)
 		begin_next(r);
@@ -158,11 +157,38 @@ static void *reading_thread(void *ctx)
 			break;
 		pthread_cond_wait(&r->work, &r->mutex);
 	}
+	r->has_read_all = true;
+	pthread_cond_signal(&r->to_drop);
+	pthread_mutex_unlock(&r->mutex);
+	return NULL;
+}
+
+// dropping_thread: giving pages back takes as long as asking for them, and the disk does not wait for it.
+static void *dropping_thread(void *ctx)
+{
+	struct residency *r = ctx;
+	pthread_mutex_lock(&r->mutex);
+	for (;;) {
+		if (r->done < r->released && r->done < r->ready) {
+			drop_next(r);
+			pthread_cond_signal(&r->work);
+			continue;
+		}
+		if (r->has_read_all)
+			break;
+		pthread_cond_wait(&r->to_drop, &r->mutex);
+	}
 	pthread_mutex_unlock(&r->mutex);
 	return NULL;
 }
 
 // ---- the engine's side
+
+static void wake(struct residency *r)
+{
+	pthread_cond_signal(&r->work);
+	pthread_cond_signal(&r->to_drop);
+}
 
 // pass_over leaves out streamed units up to the one wanted: what was read of them is dropped, what was not is not read.
 static void pass_over(struct residency *r, int32_t idx)
@@ -173,7 +199,7 @@ static void pass_over(struct residency *r, int32_t idx)
 	ASSERT(r->used == r->released);
 	r->used += ahead;
 	r->released = r->used;
-	pthread_cond_signal(&r->work);
+	wake(r);
 }
 
 enum err residency_acquire(struct residency *r, int32_t unit, struct errmsg *em)
@@ -198,7 +224,7 @@ enum err residency_acquire(struct residency *r, int32_t unit, struct errmsg *em)
 			r->released++; // its next turn is another number
 		else
 			r->has_failed = true;
-		pthread_cond_signal(&r->work);
+		wake(r);
 	} else {
 		s->was_used = true;
 		memcpy(r->views[unit].parts, s->place.views, sizeof s->place.views);
@@ -216,7 +242,7 @@ void residency_release(struct residency *r, int32_t unit)
 	ASSERT(r->released < r->used);
 	r->released += r->has_failed ? 2 : 1;
 	r->has_failed = false;
-	pthread_cond_signal(&r->work);
+	pthread_cond_signal(&r->to_drop);
 	pthread_mutex_unlock(&r->mutex);
 }
 
@@ -404,14 +430,15 @@ static enum err read_pins(struct residency *r, struct errmsg *em)
 	return OK;
 }
 
-static enum err start_thread(struct residency *r, struct errmsg *em)
+static enum err start_threads(struct residency *r, struct errmsg *em)
 {
 	sigset_t all, before;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before); // signals belong to the program's own threads
-	r->has_thread = pthread_create(&r->thread, NULL, reading_thread, r) == 0;
+	r->has_reading = pthread_create(&r->reading, NULL, reading_thread, r) == 0;
+	r->has_dropping = r->has_reading && pthread_create(&r->dropping, NULL, dropping_thread, r) == 0;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return r->has_thread ? OK : errmsg_fail(em, ERR_LIMIT, "cannot start the thread that reads weights ahead");
+	return r->has_dropping ? OK : errmsg_fail(em, ERR_LIMIT, "cannot start the threads that read weights ahead");
 }
 
 static enum err open_capped(struct residency *r, struct errmsg *em)
@@ -433,7 +460,7 @@ static enum err open_capped(struct residency *r, struct errmsg *em)
 	if (e == OK)
 		e = read_pins(r, em);
 	if (e == OK && r->layout.n_streamed > 0)
-		e = start_thread(r, em);
+		e = start_threads(r, em);
 	return e;
 }
 
@@ -456,6 +483,7 @@ enum err residency_open(const struct residency_config *c, struct residency **out
 	r->c = *c;
 	pthread_mutex_init(&r->mutex, NULL);
 	pthread_cond_init(&r->work, NULL);
+	pthread_cond_init(&r->to_drop, NULL);
 	pthread_cond_init(&r->ready_cond, NULL);
 	r->views = calloc((size_t)c->units->n + 1, sizeof *r->views);
 	enum err e = r->views != NULL ? OK : errmsg_fail(em, ERR_NOMEM, "no memory for a table of %d weights", (int)c->units->n);
@@ -474,22 +502,24 @@ enum err residency_open(const struct residency_config *c, struct residency **out
 	return OK;
 }
 
-static void stop_thread(struct residency *r)
+static void stop_threads(struct residency *r)
 {
 	pthread_mutex_lock(&r->mutex);
 	r->is_stopping = true;
 	r->released = r->begun > r->released ? r->begun : r->released; // everything is dropped
-	pthread_cond_signal(&r->work);
+	wake(r);
 	pthread_mutex_unlock(&r->mutex);
-	pthread_join(r->thread, NULL);
+	if (r->has_reading)
+		pthread_join(r->reading, NULL);
+	if (r->has_dropping)
+		pthread_join(r->dropping, NULL);
 }
 
 void residency_close(struct residency *r)
 {
 	if (r == NULL)
 		return;
-	if (r->has_thread)
-		stop_thread(r);
+	stop_threads(r);
 	for (int32_t i = 0; r->pins != NULL && r->reader != NULL && i < r->c.units->n; i++)
 		if (r->pins[i].views[0] != NULL || r->pins[i].maps[0] != NULL)
 			weight_reader_drop(r->reader, &r->c.units->units[i], &r->pins[i]);
@@ -497,6 +527,7 @@ void residency_close(struct residency *r)
 	if (r->memory != NULL)
 		munmap(r->memory, r->memory_bytes);
 	pthread_cond_destroy(&r->work);
+	pthread_cond_destroy(&r->to_drop);
 	pthread_cond_destroy(&r->ready_cond);
 	pthread_mutex_destroy(&r->mutex);
 	free(r->slots);

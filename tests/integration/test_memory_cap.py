@@ -126,15 +126,24 @@ def highest(process):
 
 def test_every_machine_of_a_cluster_keeps_its_own_cap(cluster):
     wanted = cluster.run_alone("The sea is", n=12)
-    serve = cluster.serve("--mem", "110M", "--nodes", "1", "--slots", "2", http=True)
-    node = cluster.join("a", "--mem", "60M")
+    serve = cluster.serve("--mem", "90M", "--nodes", "1", "--slots", "2", http=True)
+    node = cluster.join("a", "--mem", "64M")
     cluster.wait_ready()
     for _ in range(3):
         got = cluster.run("The sea is", n=12)
         assert got["output_ids"] == wanted["output_ids"] and got["logits_hash"] == wanted["logits_hash"]
-    assert highest(serve) <= 110 * MIB
-    assert highest(node) <= 60 * MIB
+    assert highest(serve) <= 90 * MIB
+    assert highest(node) <= 64 * MIB
     assert "streamed by" in node.log()
+    # Both say where their weights are, and what the disk costs them.
+    s = cluster.wait_status(lambda s: all(n.get("weights", {}).get("read_bytes", 0) > 0 for n in s["nodes"]), 20, "reports of both machines")
+    for n in s["nodes"]:
+        w = n["weights"]
+        assert w["reader"] in ("mmap", "direct") and w["pinned_bytes"] + w["window_bytes"] > 0 and w["streamed_bytes"] > 0
+        assert 0 < w["read_bytes_per_step"] <= 1.5 * w["streamed_bytes"] + w["window_bytes"]
+        assert w["stall_ms_per_step"] >= 0 and w["read_bytes_per_s"] > 0
+    told = cluster.command("status", "--state", cluster.state(cluster.coordinator)).stdout
+    assert re.search(r"^a: [\d.]+ MiB of weights pinned.*, [\d.]+ streamed by (mmap|direct) through [\d.]+; per step [\d.]+ MB at \d+ MB/s, [\d.]+ ms of waiting", told, re.M)
 
 
 def test_a_node_that_cannot_hold_its_part_says_what_takes_the_memory(cluster):
