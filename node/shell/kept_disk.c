@@ -20,7 +20,13 @@
 #define KEY_LEN crypto_aead_chacha20poly1305_ietf_KEYBYTES
 #define AD_BYTES 20            // session, layer, entry, position
 #define AT_ONCE_BYTES (1 << 20) // sealed before they are written together; one frame at least
+#define SPARES 2               // buffers kept for the next order: fresh memory costs the loop more than the copying does
 _Static_assert(COUNTER_BYTES + TAG_BYTES == NODE_KEPT_FRAME_EXTRA, "the core counts with the frame's size");
+
+struct rows {
+	uint8_t *data; // NULL: there was no memory
+	size_t cap;
+};
 
 struct order {
 	struct order *next;
@@ -32,7 +38,7 @@ struct order {
 	size_t row_bytes;
 	enum err err;
 	struct errmsg em;
-	uint8_t *rows; // (n_rows, row_bytes), owned
+	struct rows rows; // (n_rows, row_bytes), owned
 	int32_t n_runs;
 	struct node_disk_run runs[];
 };
@@ -58,6 +64,7 @@ struct kept_disk {
 	pthread_cond_t wake;
 	bool is_stopping;
 	struct orders todo, finished;
+	struct rows spares[SPARES];
 };
 
 // ---- rows
@@ -87,7 +94,7 @@ static void seal(struct kept_disk *d, const struct order *o, int32_t row, uint8_
 	put_ad(o, row, ad);
 	store_u64(frame, d->counter++);
 	put_nonce(frame, nonce);
-	crypto_aead_chacha20poly1305_ietf_encrypt(frame + COUNTER_BYTES, NULL, o->rows + (size_t)row * o->row_bytes, o->row_bytes, ad, sizeof ad, NULL,
+	crypto_aead_chacha20poly1305_ietf_encrypt(frame + COUNTER_BYTES, NULL, o->rows.data + (size_t)row * o->row_bytes, o->row_bytes, ad, sizeof ad, NULL,
 		nonce, d->key);
 }
 
@@ -96,7 +103,7 @@ static bool open_frame(const struct kept_disk *d, const struct order *o, int32_t
 	uint8_t ad[AD_BYTES], nonce[NONCE_BYTES];
 	put_ad(o, row, ad);
 	put_nonce(frame, nonce);
-	return crypto_aead_chacha20poly1305_ietf_decrypt(o->rows + (size_t)row * o->row_bytes, NULL, NULL, frame + COUNTER_BYTES, o->row_bytes + TAG_BYTES, ad,
+	return crypto_aead_chacha20poly1305_ietf_decrypt(o->rows.data + (size_t)row * o->row_bytes, NULL, NULL, frame + COUNTER_BYTES, o->row_bytes + TAG_BYTES, ad,
 		sizeof ad, nonce, d->key) == 0;
 }
 
@@ -163,7 +170,7 @@ static enum err carry_out(struct kept_disk *d, struct order *o)
 {
 	int32_t row = 0, at_once = scratch(d, o);
 	enum err e = OK;
-	if (o->rows == NULL || at_once == 0)
+	if (o->rows.data == NULL || at_once == 0)
 		return errmsg_fail(&o->em, ERR_NOMEM, "out of memory");
 	for (int32_t i = 0; i < o->n_runs && e == OK; i++) {
 		for (int32_t k = 0; k < o->runs[i].n_rows && e == OK; k += at_once) {
@@ -195,12 +202,33 @@ static struct order *take(struct orders *l)
 	return o;
 }
 
-static void free_order(struct order *o)
+// ---- buffers of rows, under the mutex
+
+static struct rows take_rows(struct kept_disk *d, size_t len)
 {
-	if (o == NULL)
-		return;
-	free(o->rows);
-	free(o);
+	for (int i = 0; i < SPARES; i++) {
+		struct rows r = d->spares[i];
+		if (r.cap < len)
+			continue;
+		d->spares[i] = (struct rows){0};
+		return r;
+	}
+	uint8_t *data = malloc(len);
+	return (struct rows){.data = data, .cap = data == NULL ? 0 : len};
+}
+
+// give_rows keeps the larger ones.
+static void give_rows(struct kept_disk *d, struct rows *r)
+{
+	for (int i = 0; i < SPARES && r->data != NULL; i++) {
+		struct rows kept = d->spares[i];
+		if (kept.cap >= r->cap)
+			continue;
+		d->spares[i] = *r;
+		*r = kept;
+	}
+	free(r->data);
+	*r = (struct rows){0};
 }
 
 static void *disk_thread(void *ctx)
@@ -215,11 +243,9 @@ static void *disk_thread(void *ctx)
 		struct order *o = take(&d->todo);
 		pthread_mutex_unlock(&d->mutex);
 		o->err = carry_out(d, o);
-		if (!o->is_read) {
-			free(o->rows);
-			o->rows = NULL;
-		}
 		pthread_mutex_lock(&d->mutex);
+		if (!o->is_read)
+			give_rows(d, &o->rows);
 		add(&d->finished, o);
 		loop_task_post(d->loop, &d->task);
 	}
@@ -235,11 +261,19 @@ static struct order *take_finished(struct kept_disk *d)
 	return o;
 }
 
+static void drop_order(struct kept_disk *d, struct order *o)
+{
+	pthread_mutex_lock(&d->mutex);
+	give_rows(d, &o->rows);
+	pthread_mutex_unlock(&d->mutex);
+	free(o);
+}
+
 static void on_finished(void *ctx)
 {
 	struct kept_disk *d = ctx;
-	for (struct order *o; (o = take_finished(d)) != NULL; free_order(o))
-		d->done(d->ctx, &(struct kept_disk_done){.id = o->id, .is_read = o->is_read, .err = o->err, .text = o->em.text, .rows = o->rows,
+	for (struct order *o; (o = take_finished(d)) != NULL; drop_order(d, o))
+		d->done(d->ctx, &(struct kept_disk_done){.id = o->id, .is_read = o->is_read, .err = o->err, .text = o->em.text, .rows = o->rows.data,
 			.len = (size_t)o->n_rows * o->row_bytes, .buf = o->buf, .off = (size_t)o->row * o->row_bytes});
 }
 
@@ -251,9 +285,11 @@ static void submit(struct kept_disk *d, const struct node_effect *f, bool is_rea
 	*o = (struct order){.is_read = is_read, .id = f->u.disk.id, .session = f->u.disk.session, .layer = f->u.disk.layer, .entry = f->u.disk.entry,
 		.pos = f->u.disk.pos, .n_rows = f->u.disk.n_tokens, .buf = f->u.disk.buf, .row = f->u.disk.row, .row_bytes = f->u.disk.row_bytes, .n_runs = f->u.disk.n_runs};
 	memcpy(o->runs, f->u.disk.runs, runs_len);
-	o->rows = malloc(len); // without it the order fails, in its turn
-	if (!is_read && o->rows != NULL)
-		memcpy(o->rows, rows, len);
+	pthread_mutex_lock(&d->mutex);
+	o->rows = take_rows(d, len); // without them the order fails, in its turn
+	pthread_mutex_unlock(&d->mutex);
+	if (!is_read && o->rows.data != NULL)
+		memcpy(o->rows.data, rows, len);
 	pthread_mutex_lock(&d->mutex);
 	add(&d->todo, o);
 	pthread_cond_signal(&d->wake);
@@ -346,9 +382,11 @@ void kept_disk_close(struct kept_disk *d)
 	pthread_join(d->thread, NULL);
 	loop_task_cancel(d->loop, &d->task);
 	for (struct order *o; (o = take(&d->todo)) != NULL;)
-		free_order(o);
+		drop_order(d, o);
 	for (struct order *o; (o = take(&d->finished)) != NULL;)
-		free_order(o);
+		drop_order(d, o);
+	for (int i = 0; i < SPARES; i++)
+		free(d->spares[i].data);
 	pthread_cond_destroy(&d->wake);
 	pthread_mutex_destroy(&d->mutex);
 	close(d->fd);
