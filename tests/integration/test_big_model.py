@@ -78,8 +78,13 @@ def test_four_nodes_with_2_gb_each_give_the_same_answer(request, hearth, big_mod
     request.node.hearth_clusters = [c]
     try:
         c.serve("--no-node", "--nodes", "4", "--mem", "2G", "--ctx", "256")
-        nodes = [c.join(name, "--mem", "2G", "--ctx", "256", "--threads", "1") for name in ("a", "b", "c", "d")]
-        c.wait_ready(600)
+        nodes = [c.join(name, "--mem", "2G", "--threads", "1") for name in ("a", "b", "c", "d")]
+
+        def ready():
+            for p in nodes:
+                assert p.is_running(), p.log()
+            return c.status().get("ready")
+        cluster_module.wait_until(ready, 600, "a ready plan")
         start = time.monotonic()
         got = c.run("the", n=N, seconds=HOURS)
         print("four nodes, --mem 2G each: %.0f s for a prompt and %d tokens; highest %s MB" % (
