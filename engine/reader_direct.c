@@ -1,5 +1,5 @@
 // The way past the page cache: a few threads that read pieces of a unit at once into its buffer, because a disk is fast only with several
-// reads under way. Plain pread: a ring shared with the kernel was no faster here, and is forbidden in many containers.
+// reads under way. Plain pread: a ring shared with the kernel is forbidden in many containers.
 #include "engine/weight_reader.h"
 
 #include "base/assert.h"
