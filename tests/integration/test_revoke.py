@@ -57,7 +57,7 @@ def test_a_revoked_node_loses_its_direct_links_though_it_does_nothing(cluster):
     before, whole = cluster.run(PROMPT, n=4), cluster.run(PROMPT, n=N_LONG)["text"]
     p = {name: cluster.processes[name] for name in "abc"}
     wait_until(lambda: all(n_links(p[victim], p[n]) == 1 for n in (first, last)), 10, "one link a hop: for a moment there are both ends'")
-    assert n_links(p[victim], coordinator) == 2
+    assert n_links(p[victim], coordinator) in (2, 3)  # control, data and, while blocks of the model are spoken of, those
     client = cluster.start_run("client", PROMPT, n=N_LONG)
     wait_until(lambda: len(client.out()) >= 5, 30, "the answer to begin")
 
