@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "partition/cost_round.h"
+#include "partition/plan.h"
 
 #define SLOTS_MAX (INT64_C(1) << 40) // more units than any memory has
 
@@ -17,20 +18,15 @@ struct cost_batch cost_chunk(uint64_t pos, int32_t n_tokens)
 	return (struct cost_batch){.n_tokens = n_tokens, .kv_read = pos + n, .attn_pairs = n * pos + n * (n + 1) / 2};
 }
 
-static int32_t round_begin(int32_t n_layers, int32_t k, int32_t round)
-{
-	return (int32_t)((int64_t)round * n_layers / k);
-}
-
 struct cost_round cost_round_begin(const struct cost_case *c, int32_t stage, const struct cost_layout *l, int32_t round)
 {
 	const struct cost_plan *p = c->plan;
-	int32_t n = p->stages[stage].n_layers, k = p->n_rounds, begin = round_begin(n, k, round), layer = 0;
+	int32_t n = p->stages[stage].n_layers, k = p->n_rounds, begin = plan_round_begin(n, k, round), layer = 0;
 	for (int32_t i = 0; i < p->n_stages; i++) // what earlier rounds did, and earlier stages in this one
-		layer += round_begin(p->stages[i].n_layers, k, round + (i < stage));
+		layer += plan_round_begin(p->stages[i].n_layers, k, round + (i < stage));
 	int64_t n_cpu_before = begin - (n > 0 ? (int64_t)begin * l->n_accel / n : 0);
 	return (struct cost_round){
-		.n_left = round_begin(n, k, round + 1) - begin,
+		.n_left = plan_round_begin(n, k, round + 1) - begin,
 		.layer = layer,
 		.accel = cost_spread_at(l->n_accel, n, begin),
 		.streamed = cost_spread_at(l->n_streamed, l->n_units, n_cpu_before * c->params.units_per_layer),
@@ -309,6 +305,16 @@ double cost_runner_visit(struct cost_runner *r, int32_t round, double start_s, c
 		}
 	}
 	return t;
+}
+
+int32_t cost_runner_round(const struct cost_runner *r, int32_t layer_begin, int32_t layer_end)
+{
+	for (int32_t round = 0; round < r->c->plan->n_rounds; round++) {
+		struct cost_round at = cost_round_begin(r->c, r->stage, &r->layout, round);
+		if (at.layer == layer_begin && at.layer + at.n_left == layer_end)
+			return round;
+	}
+	return -1;
 }
 
 double cost_head_s(const struct cost_case *c, int32_t n_rows)

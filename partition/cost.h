@@ -110,6 +110,8 @@ struct cost_runner {
 void cost_runner_init(struct cost_runner *r, const struct cost_case *c, int32_t stage, double start_s, double *ends);
 // cost_runner_visit returns when a visit that begins at start_s ends. Visits of a runner come in order, and rounds cyclically.
 double cost_runner_visit(struct cost_runner *r, int32_t round, double start_s, const struct cost_batch *b, struct cost_use *use);
+// cost_runner_round returns in which round the stage runs layers [begin, end); -1: in none.
+int32_t cost_runner_round(const struct cost_runner *r, int32_t layer_begin, int32_t layer_end);
 // cost_head_s is the time of the output head for n rows.
 double cost_head_s(const struct cost_case *c, int32_t n_rows);
 // cost_hop_s is the time of n hidden states from one device to another; 0 to itself. The pair is one of the plan.

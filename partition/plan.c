@@ -7,8 +7,7 @@ static struct layer_span *span_at(struct plan *p, int32_t at)
 	return &p->stages[at % p->n_stages].layers.at[at / p->n_stages];
 }
 
-// lay_out cuts the layers of each stage into rounds as evenly as they go, in the way that the cost model counts on: in round r stage i
-// runs as many as lie between r and r + 1 parts of n_rounds of its layers.
+// lay_out cuts the layers of each stage into rounds as evenly as they go (plan_round_begin), in the way that the cost model counts on.
 static void lay_out(struct plan *p, const int32_t *n_layers, int32_t n_rounds)
 {
 	int32_t most = 1, at = 0;
@@ -17,7 +16,7 @@ static void lay_out(struct plan *p, const int32_t *n_layers, int32_t n_rounds)
 	p->n_rounds = p->n_stages == 1 ? 1 : n_rounds < most ? n_rounds : most;
 	for (int32_t r = 0; r < p->n_rounds; r++) {
 		for (int32_t i = 0; i < p->n_stages; i++) {
-			int32_t len = (r + 1) * n_layers[i] / p->n_rounds - r * n_layers[i] / p->n_rounds;
+			int32_t len = plan_round_begin(n_layers[i], p->n_rounds, r + 1) - plan_round_begin(n_layers[i], p->n_rounds, r);
 			p->stages[i].layers.n = p->n_rounds;
 			p->stages[i].layers.at[r] = (struct layer_span){at, at + len};
 			at += len;

@@ -49,6 +49,12 @@ MUST_USE enum err plan_repair(const struct plan *old, const bool *alive, const s
 // plan_check asserts nothing: ERR_RANGE says that spans are not contiguous, stages empty, or that they do not cover the model.
 MUST_USE enum err plan_check(const struct plan *p);
 
+// plan_round_begin: in round r of k a stage runs its layers plan_round_begin(n, k, r) to plan_round_begin(n, k, r + 1) - 1, counted from its first.
+static inline int32_t plan_round_begin(int32_t n_layers, int32_t k, int32_t round)
+{
+	return (int32_t)((int64_t)round * n_layers / k);
+}
+
 // plan_n_spans returns the length of a step's road, plan_span the span at a place of it.
 static inline int32_t plan_n_spans(const struct plan *p)
 {

@@ -12,8 +12,6 @@ const char *prediction_host_name(enum prediction_host h)
 	switch (h) {
 	case PREDICTION_WORLD:
 		return "the program's cores over the simulated network";
-	case PREDICTION_MODEL:
-		return "the cost model alone";
 	case PREDICTION_GROUP:
 		return "a group's exchanges over the simulated network";
 	}
@@ -38,17 +36,10 @@ static enum err fill_model(const struct scenario *s, struct prediction *p, struc
 	return e;
 }
 
-static enum prediction_host choose_host(const struct scenario *s)
-{
-	if (s->group.exchange != EXCHANGE_NONE)
-		return PREDICTION_GROUP;
-	return s->plan.n_rounds > 1 ? PREDICTION_MODEL : PREDICTION_WORLD;
-}
-
 enum err prediction_run(const struct scenario *s, struct prediction *out, struct errmsg *em)
 {
 	memset(out, 0, sizeof *out);
-	out->host = choose_host(s);
+	out->host = s->group.exchange != EXCHANGE_NONE ? PREDICTION_GROUP : PREDICTION_WORLD;
 	enum err e = report_open(s->n_devices, s->n_requests, INTERVALS_CAP, GAPS_CAP, &out->report);
 	if (e != OK)
 		return errmsg_fail(em, e, "no memory for a report");
@@ -58,7 +49,6 @@ enum err prediction_run(const struct scenario *s, struct prediction *out, struct
 		e = fill_model(s, out, em);
 	if (e == OK)
 		e = out->host == PREDICTION_WORLD       ? prediction_on_world(s, out, em)
-			: out->host == PREDICTION_MODEL ? prediction_on_model(s, out, em)
 							: prediction_of_group(s, out, em);
 	if (e == OK && report_summarise(&out->report, &out->summary) != OK)
 		e = errmsg_fail(em, ERR_NOMEM, "no memory for a summary");

@@ -1,8 +1,8 @@
 // What a scenario would do: the cost model's own figures, and its requests run through.
 //
-// A pipeline of one round runs on the virtual world, with the real cores over the simulated network; how long each FORWARD takes is the cost
-// model's (one cost_runner per machine). What the program does not do yet is played on the cost model alone: more rounds than one,
-// and groups that compute every layer together (their exchanges go over the simulated network). `host` says which.
+// A pipeline runs on the virtual world, with the real cores over the simulated network; how long each FORWARD takes is the cost model's (one
+// cost_runner per machine). What the program does not do yet, groups that compute every layer together, is played on the cost model, with
+// the exchanges over the simulated network. `host` says which.
 // Deterministic: the same scenario gives the same figures on every machine. One thread.
 #ifndef HEARTH_SIM_PREDICTION_H
 #define HEARTH_SIM_PREDICTION_H
@@ -11,7 +11,7 @@
 #include "sim/report.h"
 #include "sim/scenario.h"
 
-enum prediction_host { PREDICTION_WORLD, PREDICTION_MODEL, PREDICTION_GROUP };
+enum prediction_host { PREDICTION_WORLD, PREDICTION_GROUP };
 
 struct prediction {
 	enum prediction_host host;

@@ -6,7 +6,6 @@
 #include "sim/quantity.h"
 
 MUST_USE enum err prediction_on_world(const struct scenario *s, struct prediction *p, struct errmsg *em);
-MUST_USE enum err prediction_on_model(const struct scenario *s, struct prediction *p, struct errmsg *em);
 MUST_USE enum err prediction_of_group(const struct scenario *s, struct prediction *p, struct errmsg *em);
 
 #endif

@@ -1,4 +1,4 @@
-// A pipeline of one round on the virtual world.
+// A pipeline on the virtual world.
 #include "sim/prediction_host.h"
 
 #include "base/assert.h"
@@ -43,7 +43,8 @@ static void on_read(void *ctx, int32_t stage, double begin_s, double end_s)
 static int64_t forward_ns(struct host *h, const struct sim_work *w)
 {
 	int32_t stage = h->stages[w->machine];
-	if (stage < 0 || w->layer_end - w->layer_begin != h->s->plan.stages[stage].n_layers) {
+	int32_t round = stage >= 0 ? cost_runner_round(&h->runners[stage], w->layer_begin, w->layer_end) : -1;
+	if (round < 0) {
 		h->other_plan = true; // told after the run
 		return 1;
 	}
@@ -52,7 +53,7 @@ static int64_t forward_ns(struct host *h, const struct sim_work *w)
 		.attn_pairs = (uint64_t)w->n_pairs};
 	struct cost_use use;
 	double begin_s = (double)w->begin_ns / 1e9;
-	double end_s = cost_runner_visit(&h->runners[stage], 0, begin_s, &b, &use);
+	double end_s = cost_runner_visit(&h->runners[stage], round, begin_s, &b, &use);
 	h->p->report.devices[h->devices[w->machine]].stall_ns += quantity_ns(use.stall_s);
 	return quantity_ns(end_s) - w->begin_ns;
 }
@@ -182,6 +183,7 @@ static enum err open_world(struct host *h, struct errmsg *em)
 		.hop_credits = HOP_CREDITS_DEFAULT,
 		.n_nodes_min = h->n_machines - 1,
 		.n_split = s->plan.n_stages,
+		.n_rounds = s->plan.n_rounds,
 		.duration_ctx = h,
 		.duration_ns = duration_ns,
 		.observer = {.ctx = h, .on = on_record},

@@ -172,6 +172,15 @@ static enum err read_group(struct scenario_reader *r, const struct toml_value *t
 	return e;
 }
 
+// rounds_of: as the program has them (partition/plan.h). One machine waits for nobody, and no round is without a layer.
+static int32_t rounds_of(const struct cost_plan *p, int32_t wanted)
+{
+	int32_t most = 1;
+	for (int32_t i = 0; i < p->n_stages; i++)
+		most = p->stages[i].n_layers > most ? p->stages[i].n_layers : most;
+	return p->n_stages == 1 ? 1 : wanted < most ? wanted : most;
+}
+
 enum err scenario_read_plan(struct scenario_reader *r, const struct toml_value *plan, const struct toml_value *group)
 {
 	struct scenario *s = r->s;
@@ -188,7 +197,6 @@ enum err scenario_read_plan(struct scenario_reader *r, const struct toml_value *
 		return OK; // its placement says who holds what
 	if (raw.coordinator_only && s->n_devices == 1)
 		return scenario_fail(r, plan, "plan", "the only device is coordinator_only: nobody is left to hold the layers");
-	s->plan.n_rounds = raw.rounds;
 	s->plan.head_on_accel = raw.head_on_accelerator;
 	s->params.units_per_layer = raw.units;
 	s->params.policy = (enum cost_policy)raw.policy;
@@ -196,6 +204,8 @@ enum err scenario_read_plan(struct scenario_reader *r, const struct toml_value *
 		e = read_layers(r, raw.layers, raw.coordinator_only);
 	else
 		split_evenly(s, raw.coordinator_only);
+	if (e == OK)
+		s->plan.n_rounds = rounds_of(&s->plan, raw.rounds);
 	if (e == OK && raw.streamed)
 		e = read_streamed(r, raw.streamed);
 	if (e == OK && group)

@@ -134,14 +134,19 @@ static void a_device_that_streams_waits_for_its_disk(void **state)
 	finish(&p, &s);
 }
 
-static void several_rounds_run_on_the_cost_model(void **state)
+static void several_rounds_run_on_the_world_too(void **state)
 {
 	(void)state;
 	struct scenario s;
 	struct prediction p = predict(TOP LINKS DEVICE("a", "") DEVICE("b", "") "[plan]\nrounds = 2\n" REQUEST, &s);
-	assert_int_equal(p.host, PREDICTION_MODEL);
+	assert_int_equal(p.host, PREDICTION_WORLD);
 	assert_within(p.summary.tpot.p50, p.tpot_s, 0.01);
-	assert_within(p.summary.ttft.p50, p.ttft_s, 0.01);
+	finish(&p, &s);
+	p = predict(TOP LINKS DEVICE("a", "") "[[device]]\nname = 'b'\nmemory = '400 MB'\ncpu_read = '10 GB/s'\ncpu_flops = '200 GFLOP/s'\n"
+			"disk_read = '1 GB/s'\n[plan]\nrounds = 5\nlayers = { a = 6, b = 6 }\n" REQUEST, &s); // rounds that do not divide, and a disk
+	assert_int_equal(p.host, PREDICTION_WORLD);
+	assert_within(p.summary.tpot.p50, p.tpot_s, 0.01);
+	assert_true(p.report.devices[1].stall_ns > 0);
 	finish(&p, &s);
 }
 
@@ -208,7 +213,7 @@ int main(void)
 		cmocka_unit_test(nodes_that_do_not_reach_each_other_pay_two_hops),
 		cmocka_unit_test(requests_meet_the_times_of_a_trace),
 		cmocka_unit_test(a_device_that_streams_waits_for_its_disk),
-		cmocka_unit_test(several_rounds_run_on_the_cost_model),
+		cmocka_unit_test(several_rounds_run_on_the_world_too),
 		cmocka_unit_test(a_group_pays_its_exchanges_in_each_layer),
 		cmocka_unit_test(a_group_that_streams_is_as_slow_as_its_disks),
 		cmocka_unit_test(the_same_scenario_gives_the_same_history),
