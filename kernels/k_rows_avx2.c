@@ -63,7 +63,7 @@ INLINE struct parts super_parts(enum dtype type, const uint8_t *p, const int8_t 
 		__m128i sc = scales16(type, p);
 		__m256i offset = _mm256_madd_epi16(_mm256_cvtepi8_epi16(sc), load256(sum16));
 		scales = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(sc, _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)));
-		out.s = _mm256_sub_epi32(out.s, _mm256_slli_epi32(offset, type == DTYPE_Q6_K ? 5 : 2));
+		out.s = _mm256_sub_epi32(out.s, _mm256_slli_epi32(offset, k_offset_shift(type)));
 	}
 #pragma GCC unroll 8
 	for (int k = 0; k < SUBS; k++) {
@@ -88,7 +88,7 @@ INLINE __m128 join(enum dtype type, int32_t n, __m128 lanes, const struct parts 
 	__m128 sums = _mm_cvtepi32_ps(_mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1)));
 	int32_t h[SUPER_LANES];
 	for (int32_t i = 0; i < SUPER_LANES; i++)
-		h[i] = i < n ? load_i32(p + (size_t)i * k_block_bytes(type) + k_header_at(type)) : 0;
+		h[i] = i < n ? load_i32(p + (size_t)i * block_bytes(type) + k_header_at(type)) : 0;
 	__m128i head = _mm_setr_epi32(h[0], h[1], h[2], h[3]), high = _mm_srli_epi32(head, 16), zero = _mm_setzero_si128();
 	__m128 ds = n == SUPER_LANES ? _mm_loadu_ps(dx) : _mm_setr_ps(dx[0], n > 1 ? dx[1] : 0.0f, n > 2 ? dx[2] : 0.0f, 0.0f);
 	__m128 upper = _mm_cvtph_ps(_mm_packus_epi32(high, zero)), t;
@@ -107,7 +107,7 @@ INLINE __m128 dot_group(enum dtype type, int32_t n, __m128 lanes, const uint8_t 
 	struct parts part[SUPER_LANES];
 	for (size_t i = 0; i < SUPER_LANES; i++) {
 		if ((int32_t)i < n)
-			part[i] = super_parts(type, p + i * k_block_bytes(type), k->q + (b + i) * SUPER_LEN, k->sum16 + (b + i) * 16, k->sum32 + (b + i) * 8);
+			part[i] = super_parts(type, p + i * block_bytes(type), k->q + (b + i) * SUPER_LEN, k->sum16 + (b + i) * 16, k->sum32 + (b + i) * 8);
 		else
 			part[i] = (struct parts){.s = _mm256_setzero_si256(), .m = _mm_setzero_si128()};
 	}
@@ -116,7 +116,7 @@ INLINE __m128 dot_group(enum dtype type, int32_t n, __m128 lanes, const uint8_t 
 
 INLINE float dot_row(enum dtype type, const uint8_t *p, int32_t n_blocks, const struct token *k)
 {
-	const uint32_t bytes = k_block_bytes(type);
+	const uint32_t bytes = block_bytes(type);
 	__m128 lanes = _mm_setzero_ps();
 	int32_t b = 0;
 	for (; b + SUPER_LANES <= n_blocks; b += SUPER_LANES, p += SUPER_LANES * bytes) {

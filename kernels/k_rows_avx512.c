@@ -50,7 +50,7 @@ struct scales {
 INLINE void unpack_scales(enum dtype type, int n, const uint8_t *p, struct scales *out)
 {
 	for (int i = 0; i < SUPER_LANES; i++) {
-		const uint8_t *block = p + (size_t)i * k_block_bytes(type);
+		const uint8_t *block = p + (size_t)i * block_bytes(type);
 		out->min[i] = 0;
 		if (i >= n)
 			continue;
@@ -74,7 +74,7 @@ INLINE __m512i super_sums(enum dtype type, const uint8_t *p, const uint64_t pack
 	} else {
 		__m128i bytes = load128(packed);
 		__m256i words = _mm256_cvtepi8_epi16(type == DTYPE_Q3_K ? _mm_sub_epi8(bytes, _mm_set1_epi8(32)) : bytes);
-		__m256i offset = _mm256_slli_epi32(_mm256_madd_epi16(words, load256(sum16)), type == DTYPE_Q6_K ? 5 : 2);
+		__m256i offset = _mm256_slli_epi32(_mm256_madd_epi16(words, load256(sum16)), k_offset_shift(type));
 		scales = _mm512_castsi256_si512(words);
 		s = _mm512_sub_epi32(zero, _mm512_zextsi256_si512(offset));
 	}
@@ -117,7 +117,7 @@ INLINE __m128i min_sums(int n, const struct scales *scales, const int16_t *sum32
 // dot_group adds four super-blocks, the first n (1 to 4) of which are there, to the lanes; the others count as zero (rule 18).
 INLINE __m128 dot_group(enum dtype type, int n, __m128 lanes, const uint8_t *p, const struct token *k, size_t b)
 {
-	const uint32_t bytes = k_block_bytes(type);
+	const uint32_t bytes = block_bytes(type);
 	struct scales scales;
 	unpack_scales(type, n, p, &scales);
 	__m512i s[SUPER_LANES];
@@ -141,7 +141,7 @@ INLINE __m128 dot_group(enum dtype type, int n, __m128 lanes, const uint8_t *p, 
 
 INLINE float dot_row(enum dtype type, const uint8_t *p, int32_t n_blocks, const struct token *k)
 {
-	const uint32_t bytes = k_block_bytes(type);
+	const uint32_t bytes = block_bytes(type);
 	__m128 lanes = _mm_setzero_ps();
 	int32_t b = 0;
 	for (; b + SUPER_LANES <= n_blocks; b += SUPER_LANES, p += SUPER_LANES * bytes) {

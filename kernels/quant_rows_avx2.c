@@ -16,7 +16,7 @@ INLINE __m256i block_sums(enum dtype type, const uint8_t *p, const int8_t *q)
 	__m256i nibbles = _mm256_broadcastsi128_si256(load128(p + at));
 	// The upper half is shifted down by four bits; what comes over from the neighbouring byte is masked away.
 	__m256i w = _mm256_and_si256(_mm256_srlv_epi64(nibbles, _mm256_setr_epi64x(0, 0, 4, 4)), _mm256_set1_epi8(15));
-	if (type == DTYPE_Q5_0 || type == DTYPE_Q5_1) {
+	if (type_has_fifth_bit(type)) {
 		// Byte i of the vector looks at byte i / 8 of the high bits, and in it at bit i mod 8.
 		const __m256i which = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
 		const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);

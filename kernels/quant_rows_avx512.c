@@ -4,11 +4,6 @@
 
 #define PAIRS (QUANT_LANES / 2)
 
-INLINE bool has_fifth_bit(enum dtype type)
-{
-	return type == DTYPE_Q5_0 || type == DTYPE_Q5_1;
-}
-
 // pair_weights returns the weights of two neighbouring blocks without their offset: 0 to 15, 31 or 255. With only one the upper half is
 // anything.
 INLINE __m512i pair_weights(enum dtype type, bool both, const uint8_t *p)
@@ -18,12 +13,12 @@ INLINE __m512i pair_weights(enum dtype type, bool both, const uint8_t *p)
 		__m512i w = _mm512_inserti64x4(_mm512_castsi256_si512(load256(p + 2)), load256(next + 2), 1);
 		return _mm512_xor_si512(w, _mm512_set1_epi8((char)0x80));
 	}
-	const size_t high_at = type_has_min(type) ? 4 : 2, at = high_at + (has_fifth_bit(type) ? 4 : 0);
+	const size_t high_at = type_has_min(type) ? 4 : 2, at = high_at + (type_has_fifth_bit(type) ? 4 : 0);
 	__m512i bits = _mm512_broadcast_i32x4(load128(p + at));
 	bits = _mm512_mask_broadcast_i32x4(bits, 0xff00, load128(next + at));
 	__m512i w = _mm512_srlv_epi64(bits, _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4));
 	w = _mm512_and_si512(w, _mm512_set1_epi8(15));
-	if (!has_fifth_bit(type))
+	if (!type_has_fifth_bit(type))
 		return w;
 	__mmask64 fifth = (uint32_t)load_i32(p + high_at) | (uint64_t)(uint32_t)load_i32(next + high_at) << 32;
 	return _mm512_mask_add_epi8(w, fifth, w, _mm512_set1_epi8(16));
@@ -80,7 +75,7 @@ INLINE __m256 dot_group(enum dtype type, int n, __m256 lanes, const uint8_t *p, 
 	const __mmask8 there = (__mmask8)((1 << n) - 1);
 	__m256i qsum = _mm256_maskz_loadu_epi32(there, k->qsum + b);
 	if (!type_has_min(type))
-		sums = _mm256_sub_epi32(sums, _mm256_slli_epi32(qsum, type == DTYPE_Q4_0 ? 3 : type == DTYPE_Q5_0 ? 4 : 7));
+		sums = _mm256_sub_epi32(sums, _mm256_slli_epi32(qsum, offset_shift(type)));
 	__m256 dx = _mm256_maskz_loadu_ps(there, k->d + b);
 	const __m256i head = headers(type, n, p);
 	lanes = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), _mm256_mul_ps(_mm256_cvtph_ps(_mm256_cvtepi32_epi16(head)), dx), lanes);

@@ -61,9 +61,25 @@ INLINE int32_t load_i32(const void *p)
 	return v;
 }
 
+// block_bytes is dtype_find's, as a constant where the type is one.
 INLINE uint32_t block_bytes(enum dtype type)
 {
-	return type == DTYPE_Q8_0 ? 34 : type == DTYPE_Q4_0 ? 18 : type == DTYPE_Q4_1 ? 20 : type == DTYPE_Q5_0 ? 22 : 24;
+	switch (type) {
+	case DTYPE_Q8_0: return 34;
+	case DTYPE_Q4_0: return 18;
+	case DTYPE_Q4_1: return 20;
+	case DTYPE_Q5_0: return 22;
+	case DTYPE_Q5_1: return 24;
+	case DTYPE_Q3_K: return 110;
+	case DTYPE_Q4_K: return 144;
+	case DTYPE_Q5_K: return 176;
+	default: return 210;
+	}
+}
+
+INLINE bool type_has_fifth_bit(enum dtype type)
+{
+	return type == DTYPE_Q5_0 || type == DTYPE_Q5_1;
 }
 
 // Rule 2 for 8 lanes.

@@ -13,6 +13,12 @@ void avx512_matmul_float(const struct weight *w, const struct acts *a, int32_t r
 void avx512_swiglu(const float *gate, const float *up, int32_t n, float *y);
 void avx512_attention_group(const struct attention_group *g, float *scratch);
 
+// What is to be subtracted from the weights is 1 << offset_shift; 0 stands for nothing.
+INLINE unsigned offset_shift(enum dtype type)
+{
+	return type == DTYPE_Q4_0 ? 3 : type == DTYPE_Q5_0 ? 4 : type == DTYPE_Q8_0 ? 7 : 0;
+}
+
 INLINE __m512i load512(const void *p)
 {
 	return _mm512_loadu_si512(p);
