@@ -1,5 +1,5 @@
-// Rules 6 and 7, one row after the other; the plan is that of k_rows_avx2.c, with 64 elements of a super-block at once.
-#include "kernels/k_scales.h"
+// Rules 6 and 7, one row after the other, 64 elements of a super-block at once.
+#include "kernels/k_rows.h"
 #include "kernels/simd_avx512.h"
 
 #define QUARTERS 4 // runs of 64 elements in a super-block
@@ -87,13 +87,6 @@ INLINE __m512i super_sums(enum dtype type, const uint8_t *p, const uint64_t pack
 	return s;
 }
 
-// One token's activations.
-struct token {
-	const int8_t *q;
-	const float *d;
-	const int16_t *sum16, *sum32;
-};
-
 // add4 returns the sums of four vectors, in order.
 INLINE __m128i add4(const __m512i *s)
 {
@@ -114,21 +107,17 @@ INLINE __m128i min_sums(int n, const struct scales *scales, const int16_t *sum32
 	return _mm512_castsi512_si128(_mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), m));
 }
 
-// dot_group adds four super-blocks, the first n (1 to 4) of which are there, to the lanes; the others count as zero (rule 18).
-INLINE __m128 dot_group(enum dtype type, int n, __m128 lanes, const uint8_t *p, const struct token *k, size_t b)
+INLINE __m128 dot_group(enum dtype type, int32_t n, __m128 lanes, const uint8_t *p, const struct token *k, size_t b)
 {
-	const uint32_t bytes = block_bytes(type);
 	struct scales scales;
 	unpack_scales(type, n, p, &scales);
 	__m512i s[SUPER_LANES];
-	int32_t h[SUPER_LANES];
-	for (int i = 0; i < SUPER_LANES; i++) {
-		size_t at = b + (size_t)i;
-		const uint8_t *block = p + (size_t)i * bytes;
-		s[i] = i < n ? super_sums(type, block, scales.scale[i], k->q + at * SUPER_LEN, k->sum16 + at * 16) : _mm512_setzero_si512();
-		h[i] = i < n ? load_i32(block + k_header_at(type)) : 0;
+	for (size_t i = 0; i < SUPER_LANES; i++) {
+		s[i] = _mm512_setzero_si512();
+		if ((int32_t)i < n)
+			s[i] = super_sums(type, p + i * block_bytes(type), scales.scale[i], k->q + (b + i) * SUPER_LEN, k->sum16 + (b + i) * 16);
 	}
-	__m128i head = _mm_setr_epi32(h[0], h[1], h[2], h[3]);
+	__m128i head = headers(type, n, p);
 	__m128 sums = _mm_cvtepi32_ps(add4(s)), upper = _mm_cvtph_ps(_mm_cvtepi32_epi16(_mm_srli_epi32(head, 16))), t;
 	if (type_has_min(type)) {
 		__m128 m = _mm_cvtepi32_ps(min_sums(n, &scales, k->sum32 + 8 * b));
@@ -139,43 +128,7 @@ INLINE __m128 dot_group(enum dtype type, int n, __m128 lanes, const uint8_t *p, 
 	return _mm_fmadd_ps(t, _mm_maskz_loadu_ps((__mmask8)((1 << n) - 1), k->d + b), lanes);
 }
 
-INLINE float dot_row(enum dtype type, const uint8_t *p, int32_t n_blocks, const struct token *k)
-{
-	const uint32_t bytes = block_bytes(type);
-	__m128 lanes = _mm_setzero_ps();
-	int32_t b = 0;
-	for (; b + SUPER_LANES <= n_blocks; b += SUPER_LANES, p += SUPER_LANES * bytes) {
-		prefetch_pages(p);
-		lanes = dot_group(type, SUPER_LANES, lanes, p, k, (size_t)b);
-	}
-	switch (n_blocks - b) {
-	case 3: lanes = dot_group(type, 3, lanes, p, k, (size_t)b); break;
-	case 2: lanes = dot_group(type, 2, lanes, p, k, (size_t)b); break;
-	case 1: lanes = dot_group(type, 1, lanes, p, k, (size_t)b); break;
-	default: break;
-	}
-	__m128 pairs = _mm_hadd_ps(lanes, lanes);
-	return _mm_cvtss_f32(_mm_hadd_ps(pairs, pairs));
-}
-
-INLINE void matmul_rows(enum dtype type, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y,
-	size_t y_stride)
-{
-	struct token tokens[ROWS_TOKENS_MAX];
-	for (int32_t t = 0; t < a->n; t++)
-		tokens[t] = (struct token){.q = acts_q(a, t), .d = acts_d(a, t), .sum16 = acts_sum16(a, t), .sum32 = acts_sum32(a, t)};
-	for (int32_t r = row_begin; r < row_end; r++) {
-		for (int32_t t = 0; t < a->n; t++)
-			y[(size_t)t * y_stride + (size_t)r] = dot_row(type, weight_row(w, r), w->cols / SUPER_LEN, &tokens[t]);
-	}
-}
-
 void avx512_matmul_k_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
 {
-	switch (w->type) {
-	case DTYPE_Q4_K: matmul_rows(DTYPE_Q4_K, w, a, row_begin, row_end, y, y_stride); break;
-	case DTYPE_Q5_K: matmul_rows(DTYPE_Q5_K, w, a, row_begin, row_end, y, y_stride); break;
-	case DTYPE_Q6_K: matmul_rows(DTYPE_Q6_K, w, a, row_begin, row_end, y, y_stride); break;
-	default: matmul_rows(DTYPE_Q3_K, w, a, row_begin, row_end, y, y_stride); break;
-	}
+	matmul_k(w, a, row_begin, row_end, y, y_stride);
 }
