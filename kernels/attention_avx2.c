@@ -23,12 +23,9 @@ INLINE void transpose8(__m256i v[8])
 	}
 }
 
-static void load_keys(const struct attention_group *g, int32_t begin, int32_t n, float *panel)
+static void load_keys(const uint16_t *const rows[PANEL_LEN], int32_t head_dim, float *panel)
 {
-	const uint16_t *rows[PANEL_LEN];
-	for (int32_t p = 0; p < PANEL_LEN; p++)
-		rows[p] = g->k + (size_t)(begin + (p < n ? p : n - 1)) * g->stride;
-	for (int32_t d = 0; d < g->head_dim; d += 8) {
+	for (int32_t d = 0; d < head_dim; d += 8) {
 		__m256i v[8];
 		for (int p = 0; p < 8; p++)
 			v[p] = _mm256_set_m128i(load128(rows[p + 8] + d), load128(rows[p] + d));
@@ -128,12 +125,6 @@ INLINE void add_head(const struct job *j, int n, float *const *o, const float *c
 		add_values(j, n, 2, o, p, e, from, to);
 	if (e < j->g->head_dim)
 		add_values(j, n, 1, o, p, e, from, to);
-}
-
-static void join_part(float w, const float *o_c, int32_t head_dim, float *out)
-{
-	for (int32_t e = 0; e < head_dim; e += 8)
-		_mm256_storeu_ps(out + e, _mm256_fmadd_ps(_mm256_set1_ps(w), _mm256_loadu_ps(o_c + e), _mm256_loadu_ps(out + e)));
 }
 
 void avx2_attention_group(const struct attention_group *g, float *scratch)

@@ -41,8 +41,8 @@ static float *part(const struct job *j, int32_t i, int32_t c)
 	return j->parts + ((size_t)i * (size_t)j->n_chunks + (size_t)c) * ((size_t)j->g->head_dim + 2);
 }
 
-// load_keys fills the panel (head_dim, 16) from positions begin .. begin + n; those past n repeat the last and are masked later.
-static void load_keys(const struct attention_group *g, int32_t begin, int32_t n, float *panel);
+// load_keys fills the panel (head_dim, 16) from the keys of 16 positions.
+static void load_keys(const uint16_t *const rows[PANEL_LEN], int32_t head_dim, float *panel);
 // load_values fills the panel (n, head_dim).
 static void load_values(const struct attention_group *g, int32_t begin, int32_t n, float *panel);
 // score_panel writes the 16 scores of n queries from query i on, at `at` of their rows.
@@ -51,13 +51,16 @@ INLINE void score_panel(const struct job *j, int n, int32_t i, int32_t at);
 static void weigh(float *scores, int32_t n, float *m_c, float *l_c);
 // add_head adds positions [from, to) of the panel, times p, to the heads of n queries.
 INLINE void add_head(const struct job *j, int n, float *const *o, const float *const *p, int32_t from, int32_t to);
-// join_part adds w times a chunk's o_c to out.
-static void join_part(float w, const float *o_c, int32_t head_dim, float *out);
 
 static void score_chunk(const struct job *j, int32_t first, int32_t c, int32_t n_pos)
 {
 	for (int32_t at = 0; at < n_pos; at += PANEL_LEN) {
-		load_keys(j->g, c * CHUNK_LEN + at, n_pos - at < PANEL_LEN ? n_pos - at : PANEL_LEN, j->panel);
+		const uint16_t *rows[PANEL_LEN];
+		for (int32_t p = 0; p < PANEL_LEN; p++) {
+			int32_t pos = at + p < n_pos ? at + p : n_pos - 1; // those past the last repeat it and are masked later
+			rows[p] = j->g->k + (size_t)(c * CHUNK_LEN + pos) * j->g->stride;
+		}
+		load_keys(rows, j->g->head_dim, j->panel);
 		int32_t i = first;
 		for (; i + QUERIES_AT_ONCE <= j->n_queries; i += QUERIES_AT_ONCE)
 			score_panel(j, QUERIES_AT_ONCE, i, at);
@@ -124,6 +127,13 @@ static void attend_chunk(const struct job *j, int32_t c)
 		memset(out + 2, 0, (size_t)j->g->head_dim * sizeof(float));
 	}
 	mix_chunk(j, first, c, n_pos);
+}
+
+// join_part adds w times a chunk's o_c to out.
+static void join_part(float w, const float *o_c, int32_t head_dim, float *out)
+{
+	for (int32_t e = 0; e < head_dim; e += 8)
+		_mm256_storeu_ps(out + e, _mm256_fmadd_ps(_mm256_set1_ps(w), _mm256_loadu_ps(o_c + e), _mm256_loadu_ps(out + e)));
 }
 
 static void join_chunks(const struct job *j, int32_t i, float *out)
