@@ -1,5 +1,5 @@
-// Float products and GLU. Rule 8: the 32 lanes are two vectors. One row at a time for one or two tokens, where memory is the limit; else four rows with three tokens,
-// so that each load serves several products.
+// Float products and GLU. Rule 8: the 32 lanes are two vectors. One row at a time for one or two tokens, where memory is the limit; else
+// four rows with three tokens, so that each load serves several products.
 #include "kernels/simd_avx512.h"
 
 #include "base/fmath.h"

@@ -62,10 +62,10 @@ void kernels_thread_init(void);
 // acts_bytes returns the storage acts_init needs for up to n_cap tokens of `cols` values.
 size_t acts_bytes(enum act_kind kind, int32_t n_cap, int32_t cols);
 void acts_init(struct acts *a, enum act_kind kind, int32_t n_cap, int32_t cols, void *storage);
-// acts_set takes n tokens (n, cols) and, for the quantised kinds, quantises tokens [begin, end) of them by rule 4: the range lets
-// threads share the work (each calls acts_quantise with its own range after one thread called acts_set).
+// acts_set takes n tokens (n, cols).
 void acts_set(struct acts *a, const float *x, int32_t n);
-// acts_quantise does tokens [begin, end); a block that is not finite gets d = NaN.
+// acts_quantise quantises tokens [begin, end) by rule 4, for the kinds that are: the range lets threads share the work, after one of them
+// called acts_set. A block that is not finite gets d = NaN.
 void acts_quantise(const struct kernels *k, struct acts *a, int32_t begin, int32_t end);
 
 // acts_part gives tokens [begin, end) of quantised or float activations as activations of their own, which borrow a's storage.

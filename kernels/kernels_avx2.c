@@ -1,7 +1,7 @@
 // The AVX2 table, and which of its two ways a quantised product goes.
 #include "kernels/simd_avx2.h"
 
-void avx2_matmul(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+static void matmul(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
 {
 	if (a->kind == ACT_F32)
 		avx2_matmul_float(w, a, row_begin, row_end, y, y_stride);
@@ -16,7 +16,7 @@ const struct kernels *kernels_avx2(void)
 	static const struct kernels table = {
 		.name = "avx2",
 		.quantise = avx2_quantise,
-		.matmul = avx2_matmul,
+		.matmul = matmul,
 		.rmsnorm = avx2_rmsnorm,
 		.swiglu = avx2_swiglu,
 		.add = avx2_add,
