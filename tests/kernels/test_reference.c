@@ -100,15 +100,22 @@ static uint32_t bits_of(float x)
 	return u;
 }
 
-// check_product asks every table, for the input alone and for a batch of it.
-static void check_product(const struct line *l, struct reference *ref)
+// draw_weight draws the row of a line; r stands where the input's draws begin.
+static struct weight draw_weight(const struct line *l, struct rng *r, struct reference *ref)
 {
 	const struct kind *kind = kind_of(l->type);
 	struct weight w = {.data = ref->row, .type = kind->type, .rows = 1, .cols = l->cols};
 	assert_true(dtype_row_bytes(w.type, (uint64_t)l->cols, &w.row_bytes));
+	rng_init(r, l->seed);
+	draw_row(kind, r, w.row_bytes, strcmp(l->input, "greatest") == 0, ref->row);
+	return w;
+}
+
+// check_product asks every table, for the input alone and for a batch of it.
+static void check_product(const struct line *l, struct reference *ref)
+{
 	struct rng r;
-	rng_init(&r, l->seed);
-	draw_row(kind, &r, w.row_bytes, strcmp(l->input, "greatest") == 0, ref->row);
+	struct weight w = draw_weight(l, &r, ref);
 	draw_input(l->input, &r, l->cols, ref->x);
 	for (int t = 1; t < BATCH; t++)
 		memcpy(ref->x + t * l->cols, ref->x, (size_t)l->cols * sizeof(float));
@@ -135,12 +142,8 @@ static void check_product(const struct line *l, struct reference *ref)
 
 static void check_values(const struct line *l, struct reference *ref)
 {
-	const struct kind *kind = kind_of(l->type);
-	struct weight w = {.data = ref->row, .type = kind->type, .rows = 1, .cols = l->cols};
-	assert_true(dtype_row_bytes(w.type, (uint64_t)l->cols, &w.row_bytes));
 	struct rng r;
-	rng_init(&r, l->seed);
-	draw_row(kind, &r, w.row_bytes, false, ref->row);
+	struct weight w = draw_weight(l, &r, ref);
 	kernels_row_to_f32(&w, 0, ref->x);
 	uint64_t h = 0xcbf29ce484222325;
 	for (size_t i = 0; i < (size_t)l->cols * 4; i++)
