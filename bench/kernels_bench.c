@@ -1,11 +1,11 @@
-// How fast the products are, for every weight type and table of this machine.
+// How fast the products are, for every weight type and table of this machine; then attention, GLU and quantising.
 //
 //     kernels_bench [--table NAME] [--cols N] [--mib N] [--threads N]
 //
 // Decode: one token against more weights than the caches hold (--mib, 768 by default: some servers have 300 MiB of cache), with one thread
 // and with --threads. Beside it the rate of a loop that only reads, the better of one with and one without prefetching, measured
-// before and after each product. Prefill: 512 tokens, one thread. The best of several runs counts: the machine may be shared. Pages are
-// small, as those of a mapped file are.
+// before and after each product. Batches of 4, 16 and 512 tokens: one thread. The best of several runs counts: the machine may be shared.
+// Pages are small, as those of a mapped file are.
 #include "base/rng.h"
 #include "kernels/kernels.h"
 
@@ -16,13 +16,14 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define PREFILL_TOKENS 512
-#define PREFILL_ROWS 1024
+#define BATCH_ROWS 1024
 #define REPEATS 4
 #define THREADS_MAX 64
 
 static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_Q8_0, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K,
 	DTYPE_F16, DTYPE_BF16, DTYPE_F32};
+
+static const int32_t batches[] = {4, 16, 512}; // tokens; the last is too much for a slow table
 
 struct options {
 	const char *table;
@@ -143,16 +144,21 @@ static void best_read(struct round *r, double *seconds)
 	}
 }
 
+static size_t acts_area(enum act_kind kind, int32_t n, int32_t cols)
+{
+	return (size_t)n * (size_t)cols * sizeof(float) + acts_bytes(kind, n, cols);
+}
+
 static struct acts make_acts(const struct kernels *k, enum dtype type, int32_t n, int32_t cols)
 {
 	struct acts a;
-	float *x = alloc((size_t)n * (size_t)cols * sizeof(float));
+	enum act_kind kind = kernels_act_kind(type);
+	float *x = alloc(acts_area(kind, n, cols));
 	struct rng r;
 	rng_init(&r, 2);
 	for (size_t i = 0; i < (size_t)n * (size_t)cols; i++)
 		x[i] = (float)(rng_u01(&r) - 0.5);
-	enum act_kind kind = kernels_act_kind(type);
-	acts_init(&a, kind, n, cols, alloc(acts_bytes(kind, n, cols) + 1));
+	acts_init(&a, kind, n, cols, x + (size_t)n * (size_t)cols);
 	acts_set(&a, x, n);
 	acts_quantise(k, &a, 0, n);
 	return a;
@@ -160,7 +166,7 @@ static struct acts make_acts(const struct kernels *k, enum dtype type, int32_t n
 
 static void free_acts(struct acts *a)
 {
-	munmap((void *)(uintptr_t)a->x, (size_t)a->n_cap * (size_t)a->cols * sizeof(float));
+	munmap((void *)(uintptr_t)a->x, acts_area(a->kind, a->n_cap, a->cols));
 }
 
 static void decode(const struct kernels *k, struct weight *w, const uint8_t *data, size_t bytes, int n_threads)
@@ -182,10 +188,10 @@ static void decode(const struct kernels *k, struct weight *w, const uint8_t *dat
 	free_acts(&a);
 }
 
-static void prefill(const struct kernels *k, struct weight *w, const uint8_t *data, int32_t n)
+static void batch(const struct kernels *k, struct weight *w, const uint8_t *data, int32_t n)
 {
 	w->data = data;
-	w->rows = PREFILL_ROWS;
+	w->rows = BATCH_ROWS;
 	struct acts a = make_acts(k, w->type, n, w->cols);
 	size_t bytes = (size_t)n * (size_t)w->rows * sizeof(float);
 	float *y = alloc(bytes);
@@ -213,8 +219,8 @@ static void bench_table(const struct kernels *k, const struct options *o)
 		printf("%-5s", dtype_find((uint32_t)w.type)->name);
 		for (int n = 1; n <= o->threads; n += o->threads > 1 ? o->threads - 1 : 1)
 			decode(k, &w, data, bytes, n);
-		for (int32_t n = 4; n <= PREFILL_TOKENS; n = n == 4 ? 16 : n == 16 && !slow ? PREFILL_TOKENS : PREFILL_TOKENS + 1)
-			prefill(k, &w, data, n);
+		for (size_t b = 0; b < ARRAY_LEN(batches) - slow; b++)
+			batch(k, &w, data, batches[b]);
 		printf("\n");
 		fflush(stdout);
 	}
