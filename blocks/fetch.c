@@ -15,6 +15,7 @@ const struct fetch_limits fetch_limits_default = {
 	.window_max = 32, // 8 MiB: a gigabit link with 60 ms of delay
 	.under_way_max = 96,
 	.silence_ns = 10 * SECOND, // Wi-Fi stalls for seconds and lives
+	.whole_ns = 60 * SECOND, // a block on a link of 35 kbit/s
 	.late_ns = 3 * SECOND,
 	.pause_ns = SECOND,
 	.pause_max_ns = 60 * SECOND,
@@ -70,6 +71,14 @@ static int32_t count_requests(struct fetch *f, uint32_t block)
 	for (int32_t i = 0; i < f->limits.sources_max; i++)
 		n += f->sources[i].handle != 0 && find_request(&f->sources[i], block) != NULL;
 	return n;
+}
+
+static bool is_owing(const struct fetch_source *s)
+{
+	for (int32_t i = 0; i < s->n_asked; i++)
+		if (!s->asked[i].is_checking)
+			return true;
+	return false;
 }
 
 // settle takes a request off a source. The block is free to be asked for when nobody else has it under way.
@@ -175,8 +184,8 @@ static bool ask_one(struct fetch *f, struct fetch_source *s, struct fetch_effect
 	uint32_t block = choose(f, s);
 	if (block == f->wanted.n)
 		return false;
-	if (s->n_asked == 0)
-		s->heard_ns = f->now_ns; // silence counts from here
+	if (!is_owing(s)) // blocks that wait for our disk are no debt of its
+		s->heard_ns = s->whole_ns = f->now_ns;
 	s->asked[s->n_asked++] = (struct fetch_request){.block = block, .asked_ns = f->now_ns};
 	s->begin = block + 1 < f->wanted.n ? block + 1 : 0;
 	block_set_add(&f->busy, block);
@@ -246,9 +255,11 @@ static void check_done(struct fetch *f, struct fetch_effects *fx)
 static void on_start(struct fetch *f, const struct fetch_event *ev)
 {
 	// What the origin had wrong may have been mended since: a new beginning asks again.
-	for (int32_t i = 0; i < f->limits.sources_max; i++)
+	for (int32_t i = 0; i < f->limits.sources_max; i++) {
+		f->sources[i].is_wrong = false;
 		if (f->sources[i].handle != 0 && f->sources[i].is_origin)
 			block_set_add_range(&f->sources[i].have, 0, f->wanted.n);
+	}
 	block_set_copy(&f->wanted, ev->u.wanted);
 	f->is_running = true;
 	f->bytes_total = manifest_set_bytes(f->manifest, &f->wanted);
@@ -273,6 +284,12 @@ static struct fetch_source *free_source(struct fetch *f)
 	return gone;
 }
 
+static void note_have(struct fetch_source *s, const struct block_set *have)
+{
+	if (have != NULL && !s->is_origin && !s->is_wrong)
+		block_set_copy(&s->have, have);
+}
+
 static void on_source_up(struct fetch *f, const struct fetch_event *ev)
 {
 	struct fetch_source *s = find_source(f, ev->source);
@@ -290,9 +307,10 @@ static void on_source_up(struct fetch *f, const struct fetch_event *ev)
 		// Each begins elsewhere, so that two who fetch the same do not get the same blocks first.
 		s->begin = (uint32_t)((uint64_t)ev->source * 2654435761u % (f->wanted.n > 0 ? f->wanted.n : 1));
 	}
-	if (ev->u.up.have != NULL && !s->is_origin)
-		block_set_copy(&s->have, ev->u.up.have);
+	note_have(s, ev->u.up.have);
+	give_back(f, s);
 	s->is_up = true;
+	s->n_unasked = 0;
 	s->heard_ns = f->now_ns;
 	s->window = WINDOW_FIRST < f->limits.window_max ? WINDOW_FIRST : f->limits.window_max;
 	s->rate_begin_ns = f->now_ns;
@@ -334,8 +352,12 @@ static void on_block(struct fetch *f, struct fetch_source *s, uint32_t block, st
 		return;
 	s->heard_ns = f->now_ns;
 	struct fetch_request *r = find_request(s, block);
-	if (r == NULL || r->is_checking)
-		return; // not asked for, or given up meanwhile
+	if (r == NULL || r->is_checking) { // not asked for, or given up meanwhile
+		if (s->is_up && ++s->n_unasked > FETCH_WINDOW_MAX)
+			close_source(f, s, "it sends blocks that nobody asked for", fx);
+		return;
+	}
+	s->whole_ns = f->now_ns;
 	s->n_blocks++;
 	adapt(f, s);
 	bool is_late = !block_set_has(&f->wanted, block); // another was faster
@@ -381,7 +403,11 @@ static void on_wrong(struct fetch *f, struct fetch_source *s, uint32_t block, st
 {
 	f->n_repeated++;
 	s->n_wrong++;
-	block_set_remove(&s->have, block);
+	s->is_wrong = !s->is_origin;
+	if (s->is_wrong)
+		block_set_clear(&s->have);
+	else
+		block_set_remove(&s->have, block);
 	close_source(f, s, "it sent a block whose bytes do not match its hash", fx);
 }
 
@@ -422,22 +448,21 @@ static void sample_rate(struct fetch *f)
 	f->sample_bytes = f->bytes_done;
 }
 
-static bool is_owing(const struct fetch_source *s)
+// patience_ns returns when a source that owes blocks is given up.
+static int64_t patience_ns(const struct fetch *f, const struct fetch_source *s)
 {
-	for (int32_t i = 0; i < s->n_asked; i++)
-		if (!s->asked[i].is_checking)
-			return true;
-	return false;
+	int64_t silent_ns = s->heard_ns + f->limits.silence_ns, none_ns = s->whole_ns + f->limits.whole_ns;
+	return silent_ns < none_ns ? silent_ns : none_ns;
 }
 
 static void check_silence(struct fetch *f, struct fetch_effects *fx)
 {
 	for (int32_t i = 0; i < f->limits.sources_max; i++) {
 		struct fetch_source *s = &f->sources[i];
-		if (s->handle == 0 || !s->is_up || !is_owing(s) || f->now_ns - s->heard_ns < f->limits.silence_ns)
+		if (s->handle == 0 || !s->is_up || !is_owing(s) || f->now_ns < patience_ns(f, s))
 			continue;
 		s->n_silent++;
-		close_source(f, s, "it was asked for blocks and sent nothing", fx);
+		close_source(f, s, "it was asked for blocks and sent none", fx);
 	}
 }
 
@@ -448,7 +473,7 @@ int64_t fetch_deadline_ns(const struct fetch *f)
 		const struct fetch_source *s = &f->sources[i];
 		if (s->handle == 0 || !s->is_up)
 			continue;
-		int64_t d = is_owing(s) ? s->heard_ns + f->limits.silence_ns : INT64_MAX;
+		int64_t d = is_owing(s) ? patience_ns(f, s) : INT64_MAX;
 		if (s->paused_ns > f->now_ns && s->paused_ns < d)
 			d = s->paused_ns;
 		deadline = d < deadline ? d : deadline;
@@ -467,8 +492,8 @@ void fetch_step(struct fetch *f, const struct fetch_event *ev, struct fetch_effe
 	case FETCH_EV_SOURCE_UP: on_source_up(f, ev); break;
 	case FETCH_EV_SOURCE_DOWN: on_source_down(f, s); break;
 	case FETCH_EV_HAVE:
-		if (s != NULL && !s->is_origin)
-			block_set_copy(&s->have, ev->u.up.have);
+		if (s != NULL)
+			note_have(s, ev->u.up.have);
 		break;
 	case FETCH_EV_HEARD:
 		if (s != NULL)

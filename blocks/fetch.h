@@ -6,9 +6,10 @@
 //
 //   START -> ASK ... BLOCK (its bytes came) -> CHECK: the host hashes and stores them -> CHECKED -> ... -> DONE, or FAILED
 //
-// A source that goes down, refuses, is silent, or sends what does not match its hash gives its requests back to the others. After silence or
-// wrong bytes its link is closed and it is left alone for a pause that doubles; who sent wrong bytes is not asked for that block again before the next START. A block
-// that is late at one source is asked for at another that has nothing else to do: the first to come counts.
+// A source that goes down, comes up anew, refuses, is silent, or sends what does not match its hash gives its requests back to the others. After
+// silence or wrong bytes its link is closed and it is left alone for a pause that doubles; a member that sent wrong bytes is asked for nothing more
+// before the next START, the origin not for that block. A block that is late at one source is asked for at another that has nothing else to do: the
+// first to come counts.
 //
 // One thread owns it. Memory: FETCH_SETS(sources_max) sets of the model's blocks, given at init; nothing is allocated. What has been
 // fetched survives any end: a new START asks for what is still missing, whoever began with it.
@@ -32,6 +33,7 @@ struct fetch_limits {
 	int32_t window_max;     // requests under way at one source, at most FETCH_WINDOW_MAX
 	int32_t under_way_max;  // at all sources together, blocks being checked included: the host's memory
 	int64_t silence_ns;     // a source with requests that sends nothing for so long is given up
+	int64_t whole_ns;       // and so is one from which no block came that it owes, whatever else it sends
 	int64_t late_ns;        // a request older than this is tried elsewhere, too, when there is nothing else to do
 	int64_t pause_ns, pause_max_ns; // before a source that failed is asked again
 };
@@ -40,7 +42,7 @@ extern const struct fetch_limits fetch_limits_default;
 enum fetch_event_type {
 	FETCH_EV_START,    // blocks are wanted: in place of those wanted before
 	FETCH_EV_STOP,     // none is
-	FETCH_EV_SOURCE_UP,
+	FETCH_EV_SOURCE_UP, // a new link: what was asked over the one before is not coming
 	FETCH_EV_SOURCE_DOWN,
 	FETCH_EV_HAVE,     // what a source holds
 	FETCH_EV_HEARD,    // bytes of a source came
@@ -110,10 +112,12 @@ struct fetch_request {
 struct fetch_source {
 	uint32_t handle; // 0: free
 	bool is_origin, is_up;
+	bool is_wrong; // a member that sent wrong bytes since START: what it says it holds counts for nothing
 	struct block_set have;
 	struct fetch_request asked[FETCH_WINDOW_MAX];
 	int32_t n_asked, window;
-	int64_t heard_ns;
+	int32_t n_unasked; // blocks of this link that nobody asked for; more than a link before it may have owed, and it is closed
+	int64_t heard_ns, whole_ns; // anything; a block that it owed. Both count from when it began to owe
 	int64_t paused_ns;     // until then it is not asked
 	int32_t n_failures;    // in a row: the pause doubles with each
 	uint32_t begin;        // where its search for blocks begins

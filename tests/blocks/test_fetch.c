@@ -508,6 +508,116 @@ static void a_source_is_worth_a_link_when_it_holds_what_is_missing(void **state)
 	assert_false(fetch_is_useful(&w->f, &w->have));
 }
 
+static void a_new_link_is_asked_anew_for_what_the_old_one_owed(void **state)
+{
+	struct world *w = *state;
+	source_up(w, ORIGIN, 0, 0);
+	want(w, 0, 31);
+	assert_int_equal(w->n_asked[ORIGIN], 4);
+	w->n_open = 0; // the old link ends with what it was asked for, as the new one takes its place
+	source_up(w, ORIGIN, 0, 0);
+	assert_int_equal(w->n_open, 4);
+	while (answer(w, ORIGIN))
+		tick(w, S / 100);
+	assert_int_equal(w->n_done, 1);
+	assert_int_equal(w->n_close, 0);
+}
+
+static void a_member_that_sent_wrong_bytes_is_asked_for_nothing_more(void **state)
+{
+	struct world *w = *state;
+	source_up(w, 2, 0, 31);
+	want(w, 0, 31);
+	came(w, 2, take(w, 2), FETCH_CHECK_WRONG, OK);
+	w->n_open = 0;
+	for (int i = 0; i < 100; i++) {
+		tick(w, S);
+		source_up(w, 2, 0, 31);
+		struct fetch_event ev = {.type = FETCH_EV_HAVE, .source = 2};
+		ev.u.up.have = &w->have;
+		step(w, ev);
+	}
+	assert_int_equal(w->n_open, 0);
+	want(w, 0, 31); // a new beginning
+	source_up(w, 2, 0, 31);
+	assert_true(w->n_open > 0);
+}
+
+static void a_slow_disk_of_ones_own_is_no_silence_of_the_source(void **state)
+{
+	struct world *w = *state;
+	source_up(w, ORIGIN, 0, 0);
+	want(w, 0, 4);
+	for (int i = 0; i < 4; i++)
+		step(w, (struct fetch_event){.type = FETCH_EV_BLOCK, .source = ORIGIN, .block = w->open[i].block});
+	w->n_open = 0;
+	assert_int_equal(w->n_checks, 4);
+	tick(w, 30 * S); // it is written
+	want(w, 0, 31);
+	assert_true(w->n_open == 0);
+	struct fetch_event ev = {.type = FETCH_EV_CHECKED, .source = ORIGIN, .block = w->f.sources[0].asked[0].block};
+	ev.u.checked.result = FETCH_CHECK_STORED;
+	step(w, ev);
+	assert_int_equal(w->n_open, 1);
+	tick(w, S / 2);
+	assert_int_equal(w->n_close, 0);
+}
+
+static void who_keeps_talking_and_sends_no_block_is_given_up(void **state)
+{
+	struct world *w = *state;
+	source_up(w, 2, 0, 31);
+	want(w, 0, 31);
+	int32_t asked = w->n_open;
+	for (int i = 0; i < 59; i++) {
+		tick(w, S);
+		step(w, (struct fetch_event){.type = FETCH_EV_HEARD, .source = 2});
+		step(w, (struct fetch_event){.type = FETCH_EV_BLOCK, .source = 2, .block = 30}); // nobody asked for it
+	}
+	assert_int_equal(w->n_checks, 0);
+	assert_int_equal(w->n_open, asked);
+	assert_int_equal(w->n_close, 0);
+	tick(w, S);
+	assert_int_equal(w->n_close, 1);
+	assert_int_equal(w->f.n_under_way, 0);
+}
+
+static void a_block_that_comes_again_and_again_is_checked_once(void **state)
+{
+	struct world *w = *state;
+	source_up(w, ORIGIN, 0, 0);
+	want(w, 0, 3);
+	uint32_t block = take(w, ORIGIN);
+	for (int i = 0; i < 10; i++)
+		step(w, (struct fetch_event){.type = FETCH_EV_BLOCK, .source = ORIGIN, .block = block});
+	assert_int_equal(w->n_checks, 1);
+	struct fetch_event ev = {.type = FETCH_EV_CHECKED, .source = ORIGIN, .block = block};
+	ev.u.checked.result = FETCH_CHECK_STORED;
+	step(w, ev);
+	came(w, ORIGIN, block, FETCH_CHECK_STORED, OK);
+	came(w, ORIGIN, UINT32_MAX, FETCH_CHECK_STORED, OK);
+	assert_int_equal(w->n_checks, 1);
+	struct fetch_progress p;
+	fetch_progress_get(&w->f, w->now_ns, &p);
+	assert_int_equal(p.bytes_done, MODEL_BLOCK);
+}
+
+static void who_floods_with_what_nobody_asked_for_is_closed(void **state)
+{
+	struct world *w = *state;
+	source_up(w, 2, 0, 31);
+	want(w, 0, 31);
+	for (int i = 0; i < FETCH_WINDOW_MAX; i++)
+		step(w, (struct fetch_event){.type = FETCH_EV_BLOCK, .source = 2, .block = 30});
+	assert_int_equal(w->n_close, 0);
+	step(w, (struct fetch_event){.type = FETCH_EV_BLOCK, .source = 2, .block = 30});
+	assert_int_equal(w->n_close, 1);
+	assert_int_equal(w->f.n_under_way, 0);
+	for (int i = 0; i < 2 * FETCH_WINDOW_MAX; i++) // what is still on its way
+		step(w, (struct fetch_event){.type = FETCH_EV_BLOCK, .source = 2, .block = 30});
+	assert_int_equal(w->n_close, 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_world, drop_world)
 
 int main(void)
@@ -532,6 +642,12 @@ int main(void)
 		TEST(no_more_is_under_way_than_the_host_has_memory_for),
 		TEST(progress_tells_rate_and_what_is_left),
 		TEST(a_source_is_worth_a_link_when_it_holds_what_is_missing),
+		TEST(a_new_link_is_asked_anew_for_what_the_old_one_owed),
+		TEST(a_member_that_sent_wrong_bytes_is_asked_for_nothing_more),
+		TEST(a_slow_disk_of_ones_own_is_no_silence_of_the_source),
+		TEST(who_keeps_talking_and_sends_no_block_is_given_up),
+		TEST(a_block_that_comes_again_and_again_is_checked_once),
+		TEST(who_floods_with_what_nobody_asked_for_is_closed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
