@@ -171,8 +171,8 @@ void upload_step(struct upload *u, const struct upload_event *ev, struct upload_
 			c->is_blocked = ev->type == UPLOAD_EV_BLOCKED;
 		break;
 	case UPLOAD_EV_WORK:
-		if (!is_working(u))
-			u->tokens = 0; // nothing was saved while there was no limit
+		if (!is_working(u) && u->tokens > 0)
+			u->tokens = 0; // nothing was saved while there was no limit; what is owed stays owed
 		u->work_ns = ev->now_ns;
 		break;
 	case UPLOAD_EV_TICK: break;
@@ -185,7 +185,8 @@ int64_t upload_deadline_ns(const struct upload *u)
 	uint64_t rate = upload_rate(u);
 	if (rate == 0 || u->tokens > 0 || u->n_reading >= u->limits.reads_max || !has_demand(u))
 		return INT64_MAX;
-	return u->now_ns + (int64_t)((double)(1 - u->tokens) * (double)SECOND / (double)rate) + 1;
+	int64_t paid_ns = u->now_ns + (int64_t)((double)(1 - u->tokens) * (double)SECOND / (double)rate) + 1, free_ns = u->work_ns + u->limits.busy_ns + 1;
+	return is_working(u) && free_ns < paid_ns ? free_ns : paid_ns;
 }
 
 void upload_check(const struct upload *u)

@@ -212,6 +212,49 @@ static void a_limit_is_not_passed_after_a_long_rest(void **state)
 	assert_in_range(serve(w, 400, 1, false), 38, 44);
 }
 
+static void what_is_owed_stays_owed_when_work_begins(void **state)
+{
+	struct world *w = *state;
+	struct upload_limits l = upload_limits_default;
+	l.rate_max = 1u << 20; // four blocks a second
+	upload_init(&w->u, &l, w->now_ns);
+	step(w, UPLOAD_EV_CLIENT_UP, 1, 0);
+	for (uint32_t i = 0; i < UPLOAD_QUEUE_MAX; i++)
+		step(w, UPLOAD_EV_ASKED, 1, i);
+	uint64_t begin = total(w);
+	for (int second = 0; second < 20; second++) { // a short answer every other second
+		if (second % 2 == 0)
+			step(w, UPLOAD_EV_WORK, 0, 0);
+		for (int i = 0; i < 10; i++) {
+			w->now_ns += S / 10;
+			step(w, UPLOAD_EV_TICK, 0, 0);
+			while (w->n_reading > 0)
+				finish(w);
+			step(w, UPLOAD_EV_ASKED, 1, 0);
+		}
+	}
+	assert_in_range(total(w) - begin, 70, 82); // 80, and a burst
+}
+
+static void uploads_go_on_as_soon_as_the_work_is_over(void **state)
+{
+	struct world *w = *state;
+	struct upload_limits l = upload_limits_default;
+	l.busy_rate = 1000; // a block in four minutes
+	upload_init(&w->u, &l, w->now_ns);
+	step(w, UPLOAD_EV_CLIENT_UP, 1, 0);
+	step(w, UPLOAD_EV_WORK, 0, 0);
+	w->now_ns += S / 2;
+	for (uint32_t i = 0; i < 3; i++)
+		step(w, UPLOAD_EV_ASKED, 1, i);
+	finish(w);
+	assert_int_equal(w->n_reading, 0);
+	w->now_ns = upload_deadline_ns(&w->u);
+	assert_in_range(w->now_ns, 1001 * S, 1001 * S + 10);
+	step(w, UPLOAD_EV_TICK, 0, 0);
+	assert_int_equal(w->n_reading, 2);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_world, drop_world)
 
 int main(void)
@@ -226,6 +269,8 @@ int main(void)
 		TEST(a_slow_link_keeps_the_least_rate),
 		TEST(an_operators_limit_holds_always),
 		TEST(a_limit_is_not_passed_after_a_long_rest),
+		TEST(what_is_owed_stays_owed_when_work_begins),
+		TEST(uploads_go_on_as_soon_as_the_work_is_over),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
