@@ -204,6 +204,53 @@ static void a_frame_that_only_a_coordinator_sends_ends_the_link(void **state)
 	assert_int_equal(p->n_down, 1);
 }
 
+// ask_again asks for one block as often as a frame holds, in so many frames.
+static void ask_again(struct place *p, int n_frames)
+{
+	struct block_frame f = {.type = BLOCK_FRAME_GET, .u.get.n = BLOCK_FRAME_GET_MAX};
+	for (size_t i = 0; i < BLOCK_FRAME_GET_MAX; i++)
+		f.u.get.blocks[i] = 1;
+	for (int i = 0; i < n_frames; i++)
+		say(p, &f);
+}
+
+static bool has_two_frames_of_answers(void *ctx)
+{
+	struct place *p = ctx;
+	return p->n_blocks + p->n_refused == 2 * BLOCK_FRAME_GET_MAX || p->n_down > 0;
+}
+
+static void who_asks_for_more_than_may_wait_is_told_busy_and_served_the_rest(void **state)
+{
+	struct place *p = *state;
+	say_hello(p, 0);
+	ask_again(p, 2);
+	assert_true(world_run(p->w, has_two_frames_of_answers, p));
+	assert_int_equal(p->n_down, 0);
+	assert_in_range(p->n_blocks, UPLOAD_QUEUE_MAX, UPLOAD_QUEUE_MAX + 2 * upload_limits_default.reads_max);
+	ask(p, 2);
+	hear(p);
+	assert_int_equal(p->n_blocks, 1);
+	assert_int_equal(p->last.u.block.block, 2);
+}
+
+static bool is_down(void *ctx)
+{
+	return ((struct place *)ctx)->n_down > 0;
+}
+
+static void a_flood_of_requests_ends_its_link(void **state)
+{
+	struct place *p = *state;
+	struct block_server_stats st;
+	say_hello(p, 0);
+	ask_again(p, 200);
+	assert_true(world_run(p->w, is_down, p));
+	block_server_get_stats(p->server, &st);
+	assert_int_equal(st.n_clients, 0);
+	assert_true(st.n_blocks <= 2 * UPLOAD_QUEUE_MAX);
+}
+
 static void a_member_that_is_none_any_more_is_cut_off(void **state)
 {
 	struct place *p = *state;
@@ -226,6 +273,8 @@ int main(void)
 		TEST(a_block_that_does_not_exist_is_refused),
 		TEST(what_does_not_belong_on_the_link_ends_it),
 		TEST(a_frame_that_only_a_coordinator_sends_ends_the_link),
+		TEST(who_asks_for_more_than_may_wait_is_told_busy_and_served_the_rest),
+		TEST(a_flood_of_requests_ends_its_link),
 		TEST(a_member_that_is_none_any_more_is_cut_off),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

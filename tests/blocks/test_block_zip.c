@@ -104,6 +104,50 @@ static void a_window_or_a_length_beyond_a_block_is_refused_without_memory(void *
 	assert_int_equal(block_zip_unpack(p->zip, head, sizeof head, p->back, 4096), ERR_FORMAT);
 }
 
+// put_bomb writes a frame that says `says` bytes and makes 128 KiB of each of its `n` blocks of one repeated byte.
+static size_t put_bomb(uint8_t *out, uint32_t says, size_t n)
+{
+	static const uint8_t head[] = {0x28, 0xb5, 0x2f, 0xfd, 0x80, 0x50}; // magic, a length of four bytes, a window of 2^20
+	size_t len = sizeof head;
+	memcpy(out, head, len);
+	for (int i = 0; i < 4; i++)
+		out[len++] = (uint8_t)(says >> 8 * i);
+	for (size_t i = 0; i < n; i++) {
+		const uint8_t block[] = {i + 1 == n ? 0x03 : 0x02, 0x00, 0x10, 0x55}; // last or not, repeated, 2^17 times
+		memcpy(out + len, block, sizeof block);
+		len += sizeof block;
+	}
+	return len;
+}
+
+static void a_kilobyte_that_becomes_megabytes_stays_within_its_block(void **state)
+{
+	struct place *p = *state;
+	uint8_t *exact = malloc(4096); // the sanitizer looks behind it
+	size_t n = put_bomb(p->packed, 4096, 250);
+	assert_true(n < 1024 + 64);
+	assert_int_equal(block_zip_unpack(p->zip, p->packed, n, exact, 4096), ERR_FORMAT);
+	n = put_bomb(p->packed, 250u << 17, 250); // an honest one
+	assert_int_equal(block_zip_unpack(p->zip, p->packed, n, exact, 4096), ERR_FORMAT);
+	n = put_bomb(p->packed, BLOCK_BYTES_MAX, 8); // what a block may be
+	assert_int_equal(block_zip_unpack(p->zip, p->packed, n, p->back, BLOCK_BYTES_MAX), OK);
+	assert_int_equal(p->back[BLOCK_BYTES_MAX - 1], 0x55);
+	n = put_bomb(p->packed, BLOCK_BYTES_MAX, 9);
+	assert_int_equal(block_zip_unpack(p->zip, p->packed, n, p->back, BLOCK_BYTES_MAX), ERR_FORMAT);
+	free(exact);
+}
+
+static void two_frames_or_one_to_be_skipped_are_refused(void **state)
+{
+	struct place *p = *state;
+	static const uint8_t skipped[] = {0x50, 0x2a, 0x4d, 0x18, 0xff, 0xff, 0xff, 0x7f, 0};
+	size_t n = block_zip_pack(p->zip, p->plain, 4096, p->packed, 8192);
+	memcpy(p->packed + n, p->packed, n);
+	assert_int_equal(block_zip_unpack(p->zip, p->packed, 2 * n, p->back, 4096), ERR_FORMAT);
+	assert_int_equal(block_zip_unpack(p->zip, skipped, sizeof skipped, p->back, 4096), ERR_FORMAT);
+	assert_int_equal(block_zip_unpack(p->zip, p->packed, 0, p->back, 4096), ERR_FORMAT);
+}
+
 static void every_flipped_bit_gives_the_block_or_an_error(void **state)
 {
 	struct place *p = *state;
@@ -129,6 +173,8 @@ int main(void)
 		TEST(another_length_than_the_blocks_is_refused),
 		TEST(a_frame_without_its_length_is_refused),
 		TEST(a_window_or_a_length_beyond_a_block_is_refused_without_memory),
+		TEST(a_kilobyte_that_becomes_megabytes_stays_within_its_block),
+		TEST(two_frames_or_one_to_be_skipped_are_refused),
 		TEST(every_flipped_bit_gives_the_block_or_an_error),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
