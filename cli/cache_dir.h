@@ -6,8 +6,6 @@
 #include "blocks/shell/block_cache.h"
 #include "cli/options.h"
 
-// cache_dir_resolve writes the directory's path without touching it. `flag` is --cache or NULL.
-MUST_USE enum err cache_dir_resolve(const char *flag, char path[BLOCK_CACHE_PATH_CAP], struct errmsg *em);
 // cache_dir_open opens it as the options say, and makes it where it is missing.
 MUST_USE enum err cache_dir_open(const struct options *o, struct block_cache *c, struct errmsg *em);
 

@@ -133,7 +133,7 @@ struct options {
 	const char *from;
 
 	// the cache of model blocks: join, cache
-	const char *cache;      // NULL: cache_dir_resolve chooses
+	const char *cache;      // NULL: cache_dir_open chooses
 	uint64_t cache_max;     // bytes; 0: what the disk has
 	uint64_t upload_max;    // serve, join: bytes per second; 0: no limit
 	const char *cache_action;

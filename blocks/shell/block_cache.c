@@ -1,5 +1,7 @@
 #include "blocks/shell/block_cache.h"
 
+#include "base/private_dir.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,43 +24,17 @@ static enum err io_fail(struct errmsg *em, const char *path)
 	return errmsg_fail(em, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", path, strerror(errno));
 }
 
-static enum err make_dirs(const char *path, struct errmsg *em)
-{
-	char part[BLOCK_CACHE_PATH_CAP];
-	size_t len = strlen(path);
-	for (size_t n = 1; n <= len; n++) {
-		if (path[n] != '/' && path[n] != '\0')
-			continue;
-		memcpy(part, path, n);
-		part[n] = '\0';
-		if (mkdir(part, 0700) != 0 && errno != EEXIST)
-			return errmsg_fail(em, ERR_IO, "%s: cannot make the directory: %s", part, strerror(errno));
-	}
-	return OK;
-}
-
-static enum err check_private(const char *path, struct errmsg *em)
-{
-	struct stat st;
-	if (stat(path, &st) != 0)
-		return io_fail(em, path);
-	if (!S_ISDIR(st.st_mode))
-		return errmsg_fail(em, ERR_IO, "%s: not a directory", path);
-	if (st.st_uid != geteuid())
-		return errmsg_fail(em, ERR_AUTH, "%s: belongs to user %u, want user %u, who runs this program", path, (unsigned)st.st_uid, (unsigned)geteuid());
-	if ((st.st_mode & 077) != 0)
-		return errmsg_fail(em, ERR_AUTH, "%s: mode %04o lets other users in, want 0700 (chmod 700 makes it so)", path, (unsigned)st.st_mode & 07777u);
-	return OK;
-}
-
 enum err block_cache_open(const char *path, uint64_t bytes_max, struct block_cache *c, struct errmsg *em)
 {
 	*c = (struct block_cache){.bytes_max = bytes_max};
 	if (strlen(path) >= sizeof c->path)
 		return errmsg_fail(em, ERR_LIMIT, "cache: a path of %zu bytes, want at most %zu", strlen(path), sizeof c->path - 1);
 	memcpy(c->path, path, strlen(path) + 1);
-	enum err e = make_dirs(path, em);
-	return e == OK ? check_private(path, em) : e;
+	int fd;
+	enum err e = private_dir_open(path, &fd, em);
+	if (e == OK)
+		close(fd);
+	return e;
 }
 
 enum err block_cache_lock(const struct block_cache *c, int *fd, struct errmsg *em)
