@@ -3,11 +3,9 @@
 
 #include <inttypes.h>
 
-#define S 1e9
-
-static void print_quantiles(FILE *to, const char *name, const struct swarm_quantiles *q)
+static void print_quantiles(FILE *to, const char *name, const struct report_quantiles *q)
 {
-	fprintf(to, "%-36s %10.2f %10.2f %10.2f\n", name, (double)q->p50_ns / S, (double)q->p90_ns / S, (double)q->p99_ns / S);
+	fprintf(to, "%-36s %10.2f %10.2f %10.2f\n", name, q->p50, q->p90, q->p99);
 }
 
 static void print_derived(FILE *to, const struct scenario *s)
@@ -41,9 +39,9 @@ void sim_run_print_swarm(FILE *to, const struct scenario *s, const struct swarm_
 	print_derived(to, s);
 }
 
-static void json_quantiles(FILE *to, const char *name, const struct swarm_quantiles *q)
+static void json_quantiles(FILE *to, const char *name, const struct report_quantiles *q)
 {
-	fprintf(to, "\"%s\": {\"p50\": %.6f, \"p90\": %.6f, \"p99\": %.6f}, ", name, (double)q->p50_ns / S, (double)q->p90_ns / S, (double)q->p99_ns / S);
+	fprintf(to, "\"%s\": {\"p50\": %.6f, \"p90\": %.6f, \"p99\": %.6f}, ", name, q->p50, q->p90, q->p99);
 }
 
 void sim_run_print_swarm_json(FILE *to, const struct scenario *s, const struct swarm_result *r)

@@ -193,12 +193,6 @@ static enum err open_world(struct host *h, struct errmsg *em)
 	return sim_world_open(&c, &h->w, em);
 }
 
-static enum err world_failed(struct host *h, struct errmsg *em)
-{
-	return errmsg_fail(em, ERR_STATE, "the simulated world failed at %.3f s: %.300s", (double)sim_world_now_ns(h->w) / 1e9,
-		sim_world_failure(h->w));
-}
-
 // look tells whether the coordinator has a running plan, or what it waits for.
 static enum err look(const struct host *h, bool *is_ready, struct errmsg *waiting_for)
 {
@@ -218,7 +212,7 @@ static enum err wait_until_ready(struct host *h, struct errmsg *em)
 	bool is_ready = false;
 	while (!is_ready && sim_world_now_ns(h->w) < READY_NS) {
 		if (!sim_world_run(h->w, sim_world_now_ns(h->w) + SLICE_NS / 10))
-			return world_failed(h, em);
+			return sim_world_tell_failure(h->w, em);
 		enum err e = look(h, &is_ready, &why);
 		if (e != OK)
 			return errmsg_fail(em, e, "%s", why.text);
@@ -227,7 +221,7 @@ static enum err wait_until_ready(struct host *h, struct errmsg *em)
 		return errmsg_fail(em, ERR_TIMEOUT, "the simulated cluster was not ready after %lld s: %.200s",
 			(long long)(READY_NS / SLICE_NS), why.text);
 	if (!sim_world_run(h->w, sim_world_now_ns(h->w) + SETTLE_NS))
-		return world_failed(h, em);
+		return sim_world_tell_failure(h->w, em);
 	return scenario_network_ready(h->s, h->devices, h->n_machines, sim_world_now_ns(h->w), &h->network, em);
 }
 
@@ -246,7 +240,7 @@ static enum err run_requests(struct host *h, struct errmsg *em)
 	while (sim_world_n_open(h->w) > 0 && sim_world_now_ns(h->w) < end_ns) {
 		int64_t until_ns = sim_world_now_ns(h->w) + SLICE_NS;
 		if (!sim_world_run(h->w, until_ns < end_ns ? until_ns : end_ns))
-			return world_failed(h, em);
+			return sim_world_tell_failure(h->w, em);
 	}
 	h->p->timed_out = sim_world_n_open(h->w) > 0;
 	h->p->history = sim_world_history(h->w);

@@ -104,7 +104,7 @@ static double rank(const double *sorted, size_t n, int32_t percent)
 	return sorted[i > 0 ? i - 1 : 0];
 }
 
-static struct report_quantiles quantiles(double *v, size_t n)
+struct report_quantiles report_quantiles_of(double *v, size_t n)
 {
 	double sum = 0;
 	if (n == 0)
@@ -133,9 +133,9 @@ enum err report_summarise(struct report *r, struct report_summary *out)
 		if (q->n_tokens > 1)
 			tpot[n_tpot++] = (double)(q->last_ns - q->first_ns) / 1e9 / (q->n_tokens - 1);
 	}
-	out->ttft = quantiles(v, n_ttft);
-	out->tpot = quantiles(tpot, n_tpot);
-	out->gap = quantiles(r->gaps, r->n_gaps);
+	out->ttft = report_quantiles_of(v, n_ttft);
+	out->tpot = report_quantiles_of(tpot, n_tpot);
+	out->gap = report_quantiles_of(r->gaps, r->n_gaps);
 	out->tokens_per_s = out->span_s > 0 ? (double)out->n_tokens / out->span_s : NAN;
 	free(v);
 	return OK;

@@ -64,6 +64,8 @@ struct report_quantiles {
 	size_t n;
 	double p50, p90, p99, mean;
 };
+// report_quantiles_of sorts the values. Nearest rank.
+struct report_quantiles report_quantiles_of(double *v, size_t n);
 
 struct report_summary {
 	struct report_quantiles ttft, tpot, gap; // tpot: of answers with two tokens or more; gap: between two tokens

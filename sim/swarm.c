@@ -192,11 +192,6 @@ static enum err allocate(struct swarm *h, struct errmsg *em)
 	return OK;
 }
 
-static enum err world_failed(const struct swarm *h, struct errmsg *em)
-{
-	return errmsg_fail(em, ERR_STATE, "the simulated world failed at %.3f s: %.300s", (double)sim_world_now_ns(h->w) / 1e9, sim_world_failure(h->w));
-}
-
 static enum err wait_until_ready(struct swarm *h, struct errmsg *em)
 {
 	struct coord_status st = {.members_cap = 0};
@@ -206,7 +201,7 @@ static enum err wait_until_ready(struct swarm *h, struct errmsg *em)
 			return errmsg_fail(em, ERR_TIMEOUT, "%d of %d chains were ready after %lld s: %.200s", n_ready, h->s->swarm.n_chains,
 				(long long)(READY_NS / SLICE_NS), st.waiting_for);
 		if (!sim_world_run(h->w, sim_world_now_ns(h->w) + SLICE_NS))
-			return world_failed(h, em);
+			return sim_world_tell_failure(h->w, em);
 		sim_world_status(h->w, &st);
 		n_ready = 0;
 		for (int32_t i = 0; i < st.n_chains; i++)
@@ -289,7 +284,7 @@ static enum err run(struct swarm *h, struct errmsg *em)
 	while (sim_world_now_ns(h->w) < end_ns) {
 		int64_t at_ns = h->volunteers[next].next_ns < slice_ns ? h->volunteers[next].next_ns : slice_ns;
 		if (!sim_world_run(h->w, at_ns))
-			return world_failed(h, em);
+			return sim_world_tell_failure(h->w, em);
 		if (at_ns == slice_ns) {
 			sample(h);
 			slice_ns += SLICE_NS;
@@ -303,18 +298,9 @@ static enum err run(struct swarm *h, struct errmsg *em)
 
 // ---- what came of it
 
-static int compare(const void *a, const void *b)
+static struct report_quantiles quantiles(double *v, int32_t n)
 {
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-	return (x > y) - (x < y);
-}
-
-static void fill_quantiles(int64_t *v, int32_t n, struct swarm_quantiles *out)
-{
-	if (n == 0)
-		return;
-	qsort(v, (size_t)n, sizeof *v, compare);
-	*out = (struct swarm_quantiles){.p50_ns = v[n / 2], .p90_ns = v[n - 1 - n / 10], .p99_ns = v[n - 1 - n / 100]};
+	return n > 0 ? report_quantiles_of(v, (size_t)n) : (struct report_quantiles){0};
 }
 
 static enum err summarize(struct swarm *h, struct errmsg *em)
@@ -322,7 +308,7 @@ static enum err summarize(struct swarm *h, struct errmsg *em)
 	struct swarm_result *r = h->r;
 	size_t n = (size_t)r->n_requests + 1;
 	int32_t n_tpot = 0;
-	int64_t *v = malloc(3 * n * sizeof *v), *ttft = v, *tpot = v + n, *gap = v + 2 * n;
+	double *v = malloc(3 * n * sizeof *v), *ttft = v, *tpot = v + n, *gap = v + 2 * n;
 	if (v == NULL)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for the figures of %d requests", r->n_requests);
 	for (int32_t i = 0; i < r->n_requests; i++) {
@@ -333,14 +319,14 @@ static enum err summarize(struct swarm *h, struct errmsg *em)
 		r->n_open += q.state == SIM_REQ_OPEN || q.state == SIM_REQ_PLANNED;
 		if (!is_well)
 			continue;
-		ttft[r->n_answered] = q.first_ns - q.submit_ns;
-		gap[r->n_answered++] = h->watches[i].longest_ns;
+		ttft[r->n_answered] = (double)(q.first_ns - q.submit_ns) / 1e9;
+		gap[r->n_answered++] = (double)h->watches[i].longest_ns / 1e9;
 		if (q.n_tokens > 1)
-			tpot[n_tpot++] = (q.last_ns - q.first_ns) / (q.n_tokens - 1);
+			tpot[n_tpot++] = (double)(q.last_ns - q.first_ns) / 1e9 / (q.n_tokens - 1);
 	}
-	fill_quantiles(ttft, r->n_answered, &r->ttft);
-	fill_quantiles(gap, r->n_answered, &r->longest_gap);
-	fill_quantiles(tpot, n_tpot, &r->tpot);
+	r->ttft = quantiles(ttft, r->n_answered);
+	r->longest_gap = quantiles(gap, r->n_answered);
+	r->tpot = quantiles(tpot, n_tpot);
 	free(v);
 	for (int32_t i = 0; i < r->n_chains && h->n_slices > 0; i++) {
 		r->chains[i].n_active /= (double)h->n_slices;

@@ -6,13 +6,9 @@
 #define HEARTH_SIM_SWARM_H
 
 #include "base/err.h"
+#include "sim/report.h"
 #include "sim/scenario.h"
 #include "sim/world.h"
-
-// Of something measured: 0 when nothing was.
-struct swarm_quantiles {
-	int64_t p50_ns, p90_ns, p99_ns;
-};
 
 struct swarm_chain {
 	int32_t n_stages;    // at the beginning
@@ -26,7 +22,7 @@ struct swarm_result {
 	struct swarm_chain chains[CHAINS_MAX];
 	double ready_s;                  // until all chains were
 	int32_t n_requests, n_answered, n_failed, n_open; // open: when time was over
-	struct swarm_quantiles ttft, tpot, longest_gap;   // gap: the longest time between two tokens of an answer
+	struct report_quantiles ttft, tpot, longest_gap;  // 0 without an answer; gap: the longest time between two tokens of one
 	int32_t n_left, n_left_orderly, n_returned;       // volunteers
 	uint64_t n_recovered, n_moved; // answers that went on under a new plan of their chain; in another chain
 	struct sim_counts counts;

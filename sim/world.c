@@ -439,6 +439,11 @@ const char *sim_world_failure(const struct sim_world *w)
 	return w->has_failed ? w->failure : NULL;
 }
 
+enum err sim_world_tell_failure(const struct sim_world *w, struct errmsg *em)
+{
+	return errmsg_fail(em, ERR_STATE, "the simulated world failed at %.3f s: %.300s", (double)sim_world_now_ns(w) / 1e9, sim_world_failure(w));
+}
+
 uint64_t sim_world_history(const struct sim_world *w)
 {
 	return w->history;

@@ -144,6 +144,8 @@ void sim_world_close(struct sim_world *w); // NULL is allowed
 bool sim_world_run(struct sim_world *w, int64_t until_ns);
 int64_t sim_world_now_ns(const struct sim_world *w);
 const char *sim_world_failure(const struct sim_world *w); // NULL: none
+// sim_world_tell_failure: ERR_STATE, with the time and what failed.
+MUST_USE enum err sim_world_tell_failure(const struct sim_world *w, struct errmsg *em);
 uint64_t sim_world_history(const struct sim_world *w);
 
 // ---- Requests
