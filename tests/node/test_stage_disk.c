@@ -41,6 +41,14 @@ static uint32_t read_id(struct host *h)
 	return find_fx(h, NODE_FX_FETCH_DISK, 0)->u.disk.id;
 }
 
+// begin_reading: of n positions kept, the first is asked for and being read.
+static uint32_t begin_reading(struct host *h, uint32_t n, uint32_t *prev)
+{
+	begin(h, n, prev);
+	again(h, *prev, 0);
+	return read_id(h);
+}
+
 static void fetched(struct host *h, uint32_t id, enum err err)
 {
 	struct node_event ev = {.type = NODE_EV_FETCHED, .u.disk = {.id = id, .err = err}};
@@ -56,10 +64,7 @@ static void steps_wait_for_their_rows_one_after_the_other(void **state)
 {
 	(void)state;
 	struct host h;
-	uint32_t prev;
-	begin(&h, 3, &prev);
-	again(&h, prev, 0);
-	uint32_t first = read_id(&h);
+	uint32_t prev, first = begin_reading(&h, 3, &prev);
 	assert_int_equal(n_steps_out(&h), 0);
 	again(&h, prev, 1);
 	assert_int_equal(count_fx(&h, NODE_FX_FETCH_DISK), 0); // one read at a time
@@ -80,10 +85,7 @@ static void rows_that_do_not_open_make_the_answer_begin_again(void **state)
 	(void)state;
 	struct host h;
 	struct msg m;
-	uint32_t prev;
-	begin(&h, 3, &prev);
-	again(&h, prev, 0);
-	uint32_t id = read_id(&h);
+	uint32_t prev, id = begin_reading(&h, 3, &prev);
 	again(&h, prev, 1);
 	fetched(&h, id, ERR_AUTH);
 	assert_true(sent(&h, MSG_STEP_FAILED, &m));
@@ -104,10 +106,7 @@ static void an_answer_that_ends_does_not_take_what_is_read_for_it(void **state)
 {
 	(void)state;
 	struct host h;
-	uint32_t prev;
-	begin(&h, 2, &prev);
-	again(&h, prev, 0);
-	uint32_t id = read_id(&h);
+	uint32_t prev, id = begin_reading(&h, 2, &prev);
 	control_on(&h, h.control, &(struct msg){.type = MSG_CANCEL, .u.cancel = {.epoch = {2}, .session = {7}}});
 	assert_int_equal(status(&h).n_bufs_used, 0);
 	send_step(&h, prev, 2, 9, 0); // takes the very same buffer
@@ -120,10 +119,7 @@ static void a_plan_that_is_lost_forgets_who_waits(void **state)
 {
 	(void)state;
 	struct host h;
-	uint32_t prev;
-	begin(&h, 2, &prev);
-	again(&h, prev, 0);
-	uint32_t id = read_id(&h);
+	uint32_t prev, id = begin_reading(&h, 2, &prev);
 	plan(&h, 3, 1, 2);
 	assert_int_equal(status(&h).n_bufs_used, 0);
 	fetched(&h, id, OK);
@@ -136,10 +132,7 @@ static void the_engine_works_for_others_while_one_waits(void **state)
 {
 	(void)state;
 	struct host h;
-	uint32_t prev;
-	begin(&h, 2, &prev);
-	again(&h, prev, 0);
-	uint32_t id = read_id(&h);
+	uint32_t prev, id = begin_reading(&h, 2, &prev);
 	send_step(&h, prev, 2, 8, 0); // of another session
 	assert_int_equal(count_fx(&h, NODE_FX_FORWARD), 1);
 	forwarded(&h);
