@@ -49,8 +49,6 @@ static enum err hash_blocks(const struct manifest_source *s, uint8_t *hashes, st
 			e = errmsg_fail(em, ERR_CANCELLED, "%s: hashing was stopped", s->path);
 		else
 			e = hash_block(s, fd, at, buf, hashes, em);
-		if (s->done != NULL)
-			atomic_store(s->done, at);
 	}
 	free(buf);
 	if (fd >= 0)

@@ -17,7 +17,6 @@ struct manifest_source {
 	struct manifest_tensor *tensors; // (n_tensors), put in order here
 	uint32_t n_tensors;
 	const atomic_bool *is_cancelled; // NULL: never
-	atomic_uint_fast64_t *done;      // bytes hashed so far; may be NULL
 };
 
 // manifest_build gives bytes that the caller frees. ERR_CANCELLED; ERR_IO; ERR_LIMIT: the model is beyond what a manifest holds.
