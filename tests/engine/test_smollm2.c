@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "engine/engine_state.h"
 #include "engine/generate.h"
+#include "tests/support/instrumented.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -45,18 +46,6 @@ static const struct bounds strict = {.differ_max = N_PROMPTS * N_PREDICT / 50, .
 // Our bits never change, and neither does the golden file: the figures are exactly 30 (2.3 %), 0.648 and 0.719. They are pinned a little above, as
 // a change of the canonical arithmetic draws new ones from the same noise.
 static const struct bounds quantised = {.differ_max = 40, .gap_max = 0.8, .p99_max = 0.77};
-
-// A comparison computes 0.6 TFLOP; a sanitizer's build would take minutes for bits that do not depend on it.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_INSTRUMENTED true
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define IS_INSTRUMENTED true
-#endif
-#endif
-#ifndef IS_INSTRUMENTED
-#define IS_INSTRUMENTED false
-#endif
 
 struct fixture {
 	struct model *model;
@@ -99,6 +88,7 @@ static struct fixture *need_model(void **state)
 	return f;
 }
 
+// A comparison computes 0.6 TFLOP; a sanitizer's build would take minutes for bits that do not depend on it.
 static struct fixture *need_speed(void **state)
 {
 	struct fixture *f = need_model(state);
