@@ -1,13 +1,11 @@
 #include "engine/expert_cache.h"
 
 #include "base/assert.h"
+#include "base/thread.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #define HEAT_MAX 1e100    // heats are scaled down together before they overflow
 #define READS_AT_ONCE 8   // begun before the first of them is waited for
@@ -50,13 +48,6 @@ struct expert_cache {
 	bool is_stopping;
 	struct expert_cache_stats stats;
 };
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 // ---- the thread that reads; the mutex is held, and given away while it works
 
@@ -211,7 +202,7 @@ enum err expert_cache_acquire(struct expert_cache *c, const int32_t *units, int3
 	enum err e = OK;
 	ASSERT(n <= c->n_slots);
 	pthread_mutex_lock(&c->mutex);
-	int64_t begin_ns = now_ns();
+	int64_t begin_ns = thread_clock_ns();
 	count_uses(c, units, n);
 	hold_units(c, units, n);
 	pthread_cond_signal(&c->work);
@@ -223,7 +214,7 @@ enum err expert_cache_acquire(struct expert_cache *c, const int32_t *units, int3
 			e = errmsg_fail(em, s->err, "%s", s->em.text);
 		s->is_ahead = false;
 	}
-	c->stats.stall_ns += now_ns() - begin_ns;
+	c->stats.stall_ns += thread_clock_ns() - begin_ns;
 	pthread_mutex_unlock(&c->mutex);
 	if (e != OK)
 		expert_cache_release(c, units, n);
@@ -340,11 +331,7 @@ static enum err allocate(struct expert_cache *c, struct errmsg *em)
 
 static enum err start_thread(struct expert_cache *c, struct errmsg *em)
 {
-	sigset_t all, before;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before); // signals belong to the program's own threads
-	c->has_thread = pthread_create(&c->thread, NULL, reading_thread, c) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	c->has_thread = thread_start(&c->thread, reading_thread, c);
 	return c->has_thread ? OK : errmsg_fail(em, ERR_LIMIT, "cannot start the thread that reads experts");
 }
 

@@ -1,10 +1,10 @@
 #include "engine/generate.h"
 
 #include "base/arena.h"
+#include "base/thread.h"
 #include "engine/sampler.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #define LOGITS_ROWS 32 // prompt tokens whose logits are computed together when they are hashed: 6 MiB at 49,152 tokens of vocabulary
 
@@ -25,13 +25,6 @@ struct run {
 	struct errmsg *em;
 	int64_t begin_ns;
 };
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 enum err generate_open(const struct generate_config *c, struct generate **out, struct errmsg *em)
 {
@@ -104,11 +97,11 @@ static enum err read_logits(struct run *run, int32_t begin, int32_t n)
 // hash_rows does all rows but the last, which its caller needs by itself.
 static enum err hash_rows(struct run *run, int32_t n)
 {
-	int64_t begin_ns = now_ns();
+	int64_t begin_ns = thread_clock_ns();
 	enum err err = OK;
 	for (int32_t at = 0; at < n && err == OK; at += run->g->logits_rows)
 		err = read_logits(run, at, n - at < run->g->logits_rows ? n - at : run->g->logits_rows);
-	run->r->hash_ns += now_ns() - begin_ns;
+	run->r->hash_ns += thread_clock_ns() - begin_ns;
 	return err;
 }
 
@@ -135,7 +128,7 @@ static enum err prefill(struct run *run)
 		if (err != OK)
 			return err;
 	}
-	run->r->prefill_ns = now_ns() - run->begin_ns - run->r->hash_ns;
+	run->r->prefill_ns = thread_clock_ns() - run->begin_ns - run->r->hash_ns;
 	return OK;
 }
 
@@ -150,7 +143,7 @@ static enum err draw(struct run *run, bool *more)
 	if (err != OK)
 		return errmsg_fail(run->em, err, "logits: a value is not finite");
 	r->tokens[r->n_tokens++] = token;
-	int64_t since_ns = now_ns() - run->begin_ns;
+	int64_t since_ns = thread_clock_ns() - run->begin_ns;
 	if (r->n_tokens == 1)
 		r->ttft_ns = since_ns;
 	r->decode_ns = since_ns - r->ttft_ns;
@@ -181,7 +174,7 @@ enum err generate_run(struct generate *g, const struct generate_request *q, stru
 	enum err err = check_request(g, q, em);
 	if (err != OK)
 		return err;
-	struct run run = {.g = g, .q = q, .r = r, .em = em, .begin_ns = now_ns()};
+	struct run run = {.g = g, .q = q, .r = r, .em = em, .begin_ns = thread_clock_ns()};
 	logits_hash_init(&r->hash);
 	err = prefill(&run);
 	bool more = err == OK && q->max_tokens > 0;

@@ -3,12 +3,11 @@
 #include "engine/weight_reader.h"
 
 #include "base/assert.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,12 +250,8 @@ static enum err try_read(const struct weight_file *f, int fd, struct errmsg *em)
 
 static enum err start_threads(struct direct *d, struct errmsg *em)
 {
-	sigset_t all, before;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before); // signals belong to the program's own threads
-	while (d->n_threads < THREADS && pthread_create(&d->threads[d->n_threads], NULL, reading_thread, d) == 0)
+	while (d->n_threads < THREADS && thread_start(&d->threads[d->n_threads], reading_thread, d))
 		d->n_threads++;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return d->n_threads > 0 ? OK : errmsg_fail(em, ERR_LIMIT, "cannot start a thread that reads weights");
 }
 

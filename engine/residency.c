@@ -1,15 +1,13 @@
 #include "engine/residency.h"
 
 #include "base/assert.h"
+#include "base/thread.h"
 #include "base/window_layout.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #define AHEAD_UNITS 8                   // reads begun at once, at most
 #define AHEAD_BYTES (16 * 1024 * 1024)  // beyond two units, only as much as keeps any disk busy
@@ -61,13 +59,6 @@ struct residency {
 	int64_t read_ns, stall_ns;
 };
 
-static int64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static const struct unit *unit_of(const struct residency *r, int64_t seq)
 {
 	return &r->c.units->units[r->streamed[seq % r->layout.n_streamed]];
@@ -94,7 +85,7 @@ static void begin_next(struct residency *r)
 	struct slot *s = slot_of(r, seq);
 	s->err = OK;
 	s->was_used = false;
-	s->begin_ns = now_ns();
+	s->begin_ns = thread_clock_ns();
 	pthread_mutex_unlock(&r->mutex);
 	weight_reader_begin(r->reader, unit_of(r, seq), &s->place);
 	pthread_mutex_lock(&r->mutex);
@@ -107,7 +98,7 @@ static void finish_next(struct residency *r)
 	struct slot *s = slot_of(r, seq);
 	pthread_mutex_unlock(&r->mutex);
 	enum err e = weight_reader_finish(r->reader, unit_of(r, seq), &s->place, &s->em);
-	int64_t end_ns = now_ns();
+	int64_t end_ns = thread_clock_ns();
 	pthread_mutex_lock(&r->mutex);
 	s->err = e;
 	if (e == OK)
@@ -212,10 +203,10 @@ enum err residency_acquire(struct residency *r, int32_t unit, struct errmsg *em)
 	int64_t seq = r->used++;
 	struct slot *s = slot_of(r, seq);
 	if (r->ready <= seq) {
-		int64_t begin_ns = now_ns();
+		int64_t begin_ns = thread_clock_ns();
 		while (r->ready <= seq)
 			pthread_cond_wait(&r->ready_cond, &r->mutex);
-		r->stall_ns += now_ns() - begin_ns;
+		r->stall_ns += thread_clock_ns() - begin_ns;
 	}
 	enum err e = s->err;
 	if (e != OK) {
@@ -432,12 +423,8 @@ static enum err read_pins(struct residency *r, struct errmsg *em)
 
 static enum err start_threads(struct residency *r, struct errmsg *em)
 {
-	sigset_t all, before;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before); // signals belong to the program's own threads
-	r->has_reading = pthread_create(&r->reading, NULL, reading_thread, r) == 0;
-	r->has_dropping = r->has_reading && pthread_create(&r->dropping, NULL, dropping_thread, r) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	r->has_reading = thread_start(&r->reading, reading_thread, r);
+	r->has_dropping = r->has_reading && thread_start(&r->dropping, dropping_thread, r);
 	return r->has_dropping ? OK : errmsg_fail(em, ERR_LIMIT, "cannot start the threads that read weights ahead");
 }
 

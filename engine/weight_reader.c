@@ -1,12 +1,12 @@
 #include "engine/weight_reader.h"
 
 #include "base/assert.h"
+#include "base/thread.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #define TRIAL_NS 150000000 // of measuring one way: a spinning disk has sought ten times by then
 
@@ -64,13 +64,6 @@ bool weight_reader_lock(struct weight_reader *r, const struct unit *u, const str
 
 // ---- measuring
 
-static int64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 // forget drops a unit from the page cache, so that both ways read it from the disk.
 static void forget(const struct weight_files *files, const struct unit *u)
 {
@@ -85,16 +78,16 @@ static void forget(const struct weight_files *files, const struct unit *u)
 static double try_units(struct weight_reader *r, const struct unit_table *t, int32_t first, uint64_t bytes_max, struct weight_place *places)
 {
 	uint64_t bytes = 0;
-	int64_t begin_ns = now_ns(), end_ns = begin_ns;
+	int64_t begin_ns = thread_clock_ns(), end_ns = begin_ns;
 	int32_t i = first;
 	weight_reader_begin(r, &t->units[i], &places[0]);
 	for (int32_t n = 0;; n++) {
 		int32_t next = i + 2;
-		bool more = next < t->n && bytes + t->units[next].bytes <= bytes_max && now_ns() - begin_ns < TRIAL_NS;
+		bool more = next < t->n && bytes + t->units[next].bytes <= bytes_max && thread_clock_ns() - begin_ns < TRIAL_NS;
 		if (more)
 			weight_reader_begin(r, &t->units[next], &places[(n + 1) % 2]);
 		enum err e = weight_reader_finish(r, &t->units[i], &places[n % 2], NULL);
-		end_ns = now_ns();
+		end_ns = thread_clock_ns();
 		if (e == OK) {
 			bytes += t->units[i].bytes;
 			weight_reader_drop(r, &t->units[i], &places[n % 2]);

@@ -1,15 +1,13 @@
 #include "kernels/pool.h"
 
 #include "base/assert.h"
+#include "base/thread.h"
 #include "kernels/kernels.h"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <time.h>
 
 // One token's products come every few dozen microseconds: waiting that long awake is cheaper than a sleep and a wake-up.
 #define SPIN_NS 50000
@@ -44,13 +42,6 @@ struct pool {
 	_Atomic int32_t n_arrived;     // threads at the current barrier
 	struct worker workers[];       // (n_threads - 1)
 };
-
-static int64_t now_ns(void)
-{
-	struct timespec ts;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
 
 static void cpu_pause(void)
 {
@@ -88,14 +79,14 @@ static void gate_set(struct gate *g, uint32_t value)
 
 static bool gate_spin(struct gate *g, uint32_t old)
 {
-	int64_t end_ns = now_ns() + SPIN_NS;
+	int64_t end_ns = thread_clock_ns() + SPIN_NS;
 	do {
 		for (int i = 0; i < PAUSES_PER_LOOK; i++) {
 			if (atomic_load_explicit(&g->value, memory_order_acquire) != old)
 				return true;
 			cpu_pause();
 		}
-	} while (now_ns() < end_ns);
+	} while (thread_clock_ns() < end_ns);
 	return false;
 }
 
@@ -126,24 +117,16 @@ static void *worker_main(void *arg)
 	}
 }
 
-// start_workers blocks every signal in the threads it starts: signals belong to the program's own threads.
 static enum err start_workers(struct pool *p)
 {
-	sigset_t all, before;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	enum err e = OK;
 	while (p->n_started < p->n_threads - 1) {
 		struct worker *w = &p->workers[p->n_started];
 		*w = (struct worker){.pool = p, .idx = p->n_started + 1};
-		if (pthread_create(&w->thread, NULL, worker_main, w) != 0) {
-			e = ERR_LIMIT;
-			break;
-		}
+		if (!thread_start(&w->thread, worker_main, w))
+			return ERR_LIMIT;
 		p->n_started++;
 	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return e;
+	return OK;
 }
 
 static int32_t n_processors(void)
