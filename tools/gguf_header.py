@@ -53,6 +53,23 @@ def read_keys(path):
         return out
 
 
+def read_tensors(path):
+    """The tensors as [(name, type as in TYPES, dims, offset)], and the byte where their data begins."""
+    names = {v[0]: k for k, v in TYPES.items()}
+    r = Reader(path)
+    with r.f:
+        r.take(8)
+        n_tensors, n_keys = r.scalar("Q"), r.scalar("Q")
+        for _ in range(n_keys):
+            r.string()
+            r.value(r.scalar("I"))
+        tensors = []
+        for _ in range(n_tensors):
+            name, dims = r.string().decode(), tuple(r.scalar("Q") for _ in range(r.scalar("I")))
+            tensors.append((name, names[r.scalar("I")], dims, r.scalar("Q")))
+        return tensors, padded(r.f.tell())
+
+
 def string(raw):
     raw = raw.encode() if isinstance(raw, str) else raw
     return struct.pack("<Q", len(raw)) + raw

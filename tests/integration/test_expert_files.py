@@ -12,7 +12,6 @@ import gguf_header  # noqa: E402
 
 MIXTRAL = "layers=3,hidden=256,heads=4,kv_heads=2,ffn=256,experts=6,experts_used=2"
 QWEN = "arch=qwen3moe,layers=4,hidden=512,heads=8,kv_heads=2,head_dim=64,ffn=256,experts=64,experts_used=4"
-NAMES = {v[0]: k for k, v in gguf_header.TYPES.items()}
 
 
 def make(folder, shape, kind="Q4_0", *more):
@@ -37,19 +36,8 @@ def answer(call, path, *options):
 def parts_of(path):
     """A file's keys, tensors [(name, type, dims, offset)] and data."""
     keys = [(name, kind, v) for name, (kind, v) in gguf_header.read_keys(path).items()]
-    r = gguf_header.Reader(path)
-    with r.f:
-        r.take(8)
-        n_tensors, n_keys = r.scalar("Q"), r.scalar("Q")
-        for _ in range(n_keys):
-            r.string()
-            r.value(r.scalar("I"))
-        tensors = []
-        for _ in range(n_tensors):
-            name, dims = r.string().decode(), [r.scalar("Q") for _ in range(r.scalar("I"))]
-            tensors.append((name, NAMES[r.scalar("I")], tuple(dims), r.scalar("Q")))
-        r.f.seek(gguf_header.padded(r.f.tell()))
-        return keys, tensors, r.f.read()
+    tensors, data_at = gguf_header.read_tensors(path)
+    return keys, tensors, path.read_bytes()[data_at:]
 
 
 def test_a_tensor_for_each_expert_is_the_same_model(call, tmp_path):

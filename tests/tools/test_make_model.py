@@ -53,26 +53,14 @@ def make(vocab, tmp_path):
 
 
 def file_tensors(path):
-    """{name: (type, dims, bytes)} of a file, read by its own header."""
-    names = {v[0]: (k, v[1], v[2]) for k, v in gguf_header.TYPES.items()}
-    r = gguf_header.Reader(path)
-    with r.f:
-        r.take(8)
-        n_tensors, n_keys = r.scalar("Q"), r.scalar("Q")
-        for _ in range(n_keys):
-            r.string()
-            r.value(r.scalar("I"))
-        found = []
-        for _ in range(n_tensors):
-            name = r.string().decode()
-            dims = [r.scalar("Q") for _ in range(r.scalar("I"))]
-            found.append((name, dims, *names[r.scalar("I")], r.scalar("Q")))
-        base = -(-r.f.tell() // 32) * 32
-        out = {}
-        for name, dims, kind, block_len, block_bytes, offset in found:
-            r.f.seek(base + offset)
-            out[name] = (kind, dims, r.take(math.prod(dims) // block_len * block_bytes))
-        return out
+    """{name: (type, dims, bytes)} of a file."""
+    tensors, data_at = gguf_header.read_tensors(path)
+    data, out = path.read_bytes()[data_at:], {}
+    for name, kind, dims, offset in tensors:
+        end = offset + gguf_header.tensor_bytes(kind, dims)
+        assert end <= len(data), name
+        out[name] = (kind, list(dims), data[offset:end])
+    return out
 
 
 def k_scales(raw):
