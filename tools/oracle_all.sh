@@ -26,4 +26,6 @@ echo "== chat template"
 echo "== llama.cpp"
 "$python" tools/oracle/llama_reference.py
 "$python" tools/oracle/llama_f32_reference.py
+echo "== llama.cpp, experts"
+"$python" tools/oracle/expert_reference.py
 git diff --exit-code --stat -- tests/golden && echo "The references say what tests/golden/ holds"
