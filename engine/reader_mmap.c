@@ -51,13 +51,17 @@ static enum err explain(const struct weight_reader *r, const struct unit_part *p
 		piece.file >= 0 ? r->files->files[piece.file].path : "?", hint, piece.offset, strerror(code));
 }
 
+// drop_part lets go of a part: unmapping takes its pages from this process at once, whatever the kernel does next. Then the page cache is told, which
+// leaves pages alone that another process maps. Whether it dropped them is not looked up (mincore): nothing would be done otherwise. The other
+// way, MADV_PAGEOUT, does nothing for a file that is not ours to write, and a page that stayed is one that another process pays for, or that
+// the kernel takes when it needs it, as it is clean.
 static void drop_part(struct weight_reader *r, const struct unit_part *part, struct weight_place *p, int32_t i)
 {
 	if (p->maps[i] == NULL)
 		return;
 	munmap(p->maps[i], p->map_bytes[i]);
 	struct weight_piece piece = first_piece(r, part);
-	if (piece.file >= 0) // after unmapping: what is mapped is not dropped
+	if (piece.file >= 0)
 		(void)posix_fadvise(r->files->files[piece.file].fd, (off_t)piece.offset, (off_t)piece.bytes, POSIX_FADV_DONTNEED);
 	p->maps[i] = NULL;
 	p->views[i] = NULL;
