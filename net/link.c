@@ -230,11 +230,11 @@ static void take_records(struct link *link)
 	enum taken taken;
 	do
 		taken = take_record(link, &at);
-	while (taken == TAKEN_FRAME && !gone);
+	while (taken == TAKEN_FRAME && !gone && link->state != LINK_ENDED);
 	if (gone)
 		return;
 	link->gone = NULL;
-	if (taken == TAKEN_LAST)
+	if (taken == TAKEN_LAST || link->state == LINK_ENDED)
 		return;
 	link->rx_have -= at;
 	memmove(link->rx, link->rx + at, link->rx_have);
@@ -301,7 +301,8 @@ static void come_up(struct link *link)
 	if (gone)
 		return;
 	link->gone = NULL;
-	read_records(link);
+	if (link->state != LINK_ENDED)
+		read_records(link);
 }
 
 static void read_handshake(struct link *link)
@@ -591,6 +592,14 @@ void link_close(struct link *link)
 		send_final(link);
 	else if (link->state != LINK_CLOSING && link->state != LINK_ENDED)
 		end_later(link, (struct link_down){.reason = LINK_DOWN_CLOSED});
+}
+
+void link_cut(struct link *link)
+{
+	if (link->state == LINK_ENDED)
+		return;
+	link->has_dropped = true;
+	end_later(link, (struct link_down){.reason = LINK_DOWN_CLOSED});
 }
 
 void link_abort(struct link *link)

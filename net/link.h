@@ -120,6 +120,9 @@ void link_want_writable(struct link *link);
 // link_close ends in order: what is queued, then TAG_FINAL. Frames of the other side still arrive until on_down. A link that is not
 // up yet is ended without more ado. Always followed by on_down, later, from the loop.
 void link_close(struct link *link);
+// link_cut ends at once, with all that is on its way: no frame comes after it, and the other side sees a lost connection. Always followed by
+// on_down, later, from the loop; it is not orderly. For a peer that is silent, or says what it has no business to say: link_close would wait for it.
+void link_cut(struct link *link);
 // link_abort ends at once and frees: no on_down, the pointer is dead. The other side sees a lost connection.
 void link_abort(struct link *link);
 

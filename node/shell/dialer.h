@@ -37,7 +37,7 @@ void dialer_close(struct dialer *d, bool orderly);
 
 // dialer_renew makes a whole new handshake beside the link that is up, and closes that one when the new one is up.
 void dialer_renew(struct dialer *d);
-// dialer_link returns the link that is up, or NULL. The host never calls link_abort on it; link_close is fine, and means a new link after a
+// dialer_link returns the link that is up, or NULL. The host never calls link_abort on it; link_close and link_cut are fine, and means a new link after a
 // pause.
 struct link *dialer_link(const struct dialer *d);
 

@@ -274,6 +274,26 @@ static void a_close_that_the_other_side_ignores_ends_in_time(void **state)
 	close(fd);
 }
 
+static void a_cut_waits_for_nobody_and_is_not_orderly(void **state)
+{
+	struct world *w = *state;
+	int fd = socket_connect(NULL, link_listener_port(w->listener));
+	struct lnk1_link keys;
+	world_raw_handshake(w, fd, &keys);
+	struct link *link = w->server.up;
+	link_cut(link);
+	link_cut(link); // twice is once
+	link_close(link);
+	assert_int_equal(link_send(link, (const uint8_t *)"x", 1), ERR_CLOSED);
+	assert_int_equal(w->server.n_down, 0); // never from inside
+	assert_true(loop_run_until(&w->loop, world_server_down, w, loop_clock_ns() + WORLD_S)); // close_ns is longer
+	assert_int_equal(w->server.down.reason, LINK_DOWN_CLOSED);
+	assert_false(w->server.down.is_orderly);
+	assert_int_equal(w->server.n_down, 1);
+	assert_true(world_raw_closed(w, fd));
+	close(fd);
+}
+
 static bool two_up(void *ctx)
 {
 	struct world *w = ctx;
@@ -317,11 +337,11 @@ static bool none_is_up(void *ctx)
 	return w->client.up == NULL && w->server.up == NULL;
 }
 
-static void a_host_may_abort_or_close_inside_any_callback(void **state)
+static void a_host_may_abort_close_or_cut_inside_any_callback(void **state)
 {
 	struct world *w = *state;
-	bool *const flags[] = {&w->client.abort_on_up, &w->client.close_on_up, &w->server.abort_on_up, &w->server.close_on_up,
-		&w->server.abort_on_frame, &w->server.close_on_frame};
+	bool *const flags[] = {&w->client.abort_on_up, &w->client.close_on_up, &w->client.cut_on_up, &w->server.abort_on_up, &w->server.close_on_up,
+		&w->server.cut_on_up, &w->server.abort_on_frame, &w->server.close_on_frame, &w->server.cut_on_frame};
 	for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
 		*flags[i] = true;
 		world_dial(w, NULL);
@@ -565,6 +585,20 @@ static void two_frames_in_a_segment_and_one_in_single_bytes_are_frames(void **st
 	assert_int_equal(w->server.down.reason, LINK_DOWN_LOST);
 }
 
+static void no_frame_comes_after_a_cut(void **state)
+{
+	struct world *w = *state;
+	struct raw r = raw_up(w);
+	uint8_t buf[256];
+	w->server.cut_on_frame = true;
+	size_t n = seal(&r, "one", buf);
+	n += seal(&r, "two", buf + n);
+	socket_send(r.fd, buf, n);
+	assert_true(world_run(w, world_server_down, w));
+	assert_int_equal(w->server.n_frames, 1);
+	close(r.fd);
+}
+
 static void lengths_beyond_the_limit_close_before_their_bytes_come(void **state)
 {
 	struct world *w = *state;
@@ -756,8 +790,9 @@ int main(void)
 		WITH(setup, both_sides_may_close_at_once),
 		WITH(setup, an_end_without_final_is_a_loss),
 		WITH(setup, a_close_that_the_other_side_ignores_ends_in_time),
+		WITH(setup, a_cut_waits_for_nobody_and_is_not_orderly),
 		WITH(setup, a_new_link_is_up_before_the_old_is_closed_and_no_frame_is_lost),
-		WITH(setup, a_host_may_abort_or_close_inside_any_callback),
+		WITH(setup, a_host_may_abort_close_or_cut_inside_any_callback),
 		WITH(setup, links_that_are_left_over_end_with_the_loop),
 		WITH(setup, a_wrong_psk_is_closed_without_a_word),
 		WITH(setup, another_server_key_fails_at_the_client_or_the_server),
@@ -772,6 +807,7 @@ int main(void)
 		WITH(setup_join, a_wrong_invite_secret_is_reported_to_the_host),
 		WITH(setup_join, a_join_without_an_invite_outstanding_is_not_answered),
 		WITH(setup, two_frames_in_a_segment_and_one_in_single_bytes_are_frames),
+		WITH(setup, no_frame_comes_after_a_cut),
 		WITH(setup, lengths_beyond_the_limit_close_before_their_bytes_come),
 		WITH(setup, length_2_32_minus_1_closes),
 		WITH(setup, length_0_that_is_no_final_closes),

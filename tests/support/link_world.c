@@ -46,6 +46,8 @@ static void on_up(void *ctx, struct link *link, const struct link_info *info)
 		world_abort(h);
 	} else if (h->close_on_up) {
 		link_close(link);
+	} else if (h->cut_on_up) {
+		link_cut(link);
 	}
 }
 
@@ -63,6 +65,8 @@ static void on_frame(void *ctx, struct link *link, const uint8_t *frame, size_t 
 		link_abort(link);
 	} else if (h->close_on_frame) {
 		link_close(link);
+	} else if (h->cut_on_frame) {
+		link_cut(link);
 	} else if (h->echo) {
 		enum err e = link_send(link, frame, len);
 		ASSERT(e == OK || e == ERR_LIMIT || e == ERR_CLOSED);

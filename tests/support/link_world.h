@@ -21,7 +21,7 @@ struct world_host {
 	uint8_t *frames; // (frames_cap) all frames joined, when not NULL
 	size_t frames_len, frames_cap;
 	size_t last_len;
-	bool abort_on_up, abort_on_frame, close_on_up, close_on_frame, echo;
+	bool abort_on_up, abort_on_frame, close_on_up, close_on_frame, cut_on_up, cut_on_frame, echo;
 };
 
 struct world {
