@@ -112,15 +112,11 @@ void coord_links_on_down(struct coordinator *c, const struct coord_event *ev, st
 		end_link(c, l, ev->u.link_down.orderly ? LINK_CLOSED : LINK_RESET, ev->u.link_down.reason, fx);
 }
 
-void coord_links_close(struct coordinator *c, int32_t member, struct coord_effects *fx)
+void coord_links_end(struct coordinator *c, int32_t member, struct coord_effects *fx)
 {
-	for (int32_t i = 0; i < c->n_links; i++) {
-		struct coord_link *l = &c->links[i];
-		if (l->handle == 0 || l->member != member)
-			continue;
-		coord_close(fx, l->handle, false);
-		forget_link(c, l);
-	}
+	while (c->members[member].first_link >= 0)
+		forget_link(c, &c->links[c->members[member].first_link]);
+	coord_fx(fx, COORD_FX_DISCONNECT)->u.disconnect.node = c->members[member].record.id;
 }
 
 // ---- up

@@ -234,8 +234,8 @@ void coord_lose_member(struct coordinator *c, int32_t member, const char *reason
 // coord_links.c
 void coord_links_on_up(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
 void coord_links_on_down(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
-// coord_links_close ends all links of a member that is none any more.
-void coord_links_close(struct coordinator *c, int32_t member, struct coord_effects *fx);
+// coord_links_end ends all links of a member that is none any more, those included whose LINK_DOWN is not awaited.
+void coord_links_end(struct coordinator *c, int32_t member, struct coord_effects *fx);
 void coord_links_tick(struct coordinator *c, struct coord_effects *fx);
 int64_t coord_links_deadline_ns(struct coordinator *c);
 // coord_links_is_suspect: one of a member's links has been silent for longer than a healthy one is.

@@ -240,7 +240,7 @@ enum coord_effect_type {
 	COORD_FX_SEND,   // head bytes, then len bytes of buf from off; copied before the step's effects are done
 	COORD_FX_RELAY,  // send the current message's bytes on `link`
 	COORD_FX_TAKE,   // copy len bytes of the current message from msg_off into buf
-	COORD_FX_CLOSE,
+	COORD_FX_CLOSE,  // LINK_DOWN follows; not orderly: at once, whatever is on its way
 	COORD_FX_ACCEPT, // of a join handshake: send M4
 	COORD_FX_REFUSE,
 	COORD_FX_FORWARD,
@@ -251,6 +251,7 @@ enum coord_effect_type {
 	COORD_FX_ANSWER, // to an operator
 	COORD_FX_NEED_RANDOM, // answers RANDOM
 	COORD_FX_LOG,
+	COORD_FX_DISCONNECT, // end every link of a node at once, blocks links too: no LINK_DOWN follows
 };
 
 struct coord_effect {
@@ -267,6 +268,9 @@ struct coord_effect {
 			uint32_t link;
 			bool orderly;
 		} close; // also relay, accept, refuse
+		struct {
+			struct node_id node;
+		} disconnect;
 		struct {
 			int32_t buf;
 			size_t msg_off, len;

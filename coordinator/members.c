@@ -516,7 +516,7 @@ static void on_revoke_stored(struct coordinator *c, const struct store_wait *w, 
 		return;
 	}
 	coord_lose_member(c, i, "it was revoked", fx);
-	coord_links_close(c, i, fx);
+	coord_links_end(c, i, fx);
 	int32_t inv = bound_invite(c, w->node);
 	if (inv >= 0)
 		wipe_invite(c, inv);

@@ -133,7 +133,7 @@ enum node_effect_type {
 	NODE_FX_CONNECT,    // keep links of this kind to this peer up until DISCONNECT
 	NODE_FX_DISCONNECT, // stop dialling the peer, and close its links
 	NODE_FX_REFRESH,    // make a new link of this kind to this peer; the old one stays until it is up
-	NODE_FX_CLOSE,      // close one link
+	NODE_FX_CLOSE,      // close one link: LINK_DOWN follows; not orderly: at once, whatever is on its way
 	NODE_FX_SEND,       // head bytes, then len bytes of buf from off; copied before the step's effects are done
 	NODE_FX_TAKE,       // copy len bytes of the current message from msg_off into buf
 	NODE_FX_LOAD,       // open an engine for the layers, and n_bufs buffers of chunk_max tokens; what layers of the engine before it have

@@ -172,6 +172,15 @@ void checks_on_session(struct sim_world *w, int32_t server, const struct sim_nod
 		sim_world_fail(w, "the key of machine %d was revoked and got a session with the coordinator", client->machine);
 }
 
+void checks_on_revoke_answered(struct sim_world *w, const struct sim_node *node)
+{
+	for (uint32_t i = 0; i < w->conns_cap; i++) {
+		const struct sim_conn *c = &w->conns[i];
+		if (c->serial != 0 && c->end[0].party == node->machine && c->end[1].party == SIM_HEAD && c->end[1].state >= END_UP && c->end[1].state != END_DEAD)
+			sim_world_fail(w, "machine %d was revoked, and the coordinator keeps a link with it", node->machine);
+	}
+}
+
 void checks_on_revoked(struct sim_world *w, int32_t party, struct node_id who)
 {
 	const struct sim_node *n = &w->nodes[party];

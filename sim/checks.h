@@ -44,6 +44,8 @@ uint64_t checks_epoch_of(const struct sim_world *w, int32_t machine);
 void checks_on_stale(struct sim_world *w, int32_t party, uint64_t epoch, const uint8_t *head, size_t head_len, int32_t n_effects);
 // checks_on_session: a server has just accepted this node's key.
 void checks_on_session(struct sim_world *w, int32_t server, const struct sim_node *client);
+// checks_on_revoke_answered: an operator is told that this node is out.
+void checks_on_revoke_answered(struct sim_world *w, const struct sim_node *node);
 // checks_on_revoked: a member has heard that this node is out, and carried out what it wanted.
 void checks_on_revoked(struct sim_world *w, int32_t party, struct node_id who);
 

@@ -240,6 +240,7 @@ static void fx_answer(struct sim_world *w, const struct coord_effect *f)
 	if (f->u.answer.err != OK)
 		return;
 	if (t->is_revoke) {
+		checks_on_revoke_answered(w, n);
 		n->was_revoked = w->hosts[0].disk != SIM_DISK_LOST_SYNC && !w->lied_sync; // a disk that lies may forget it
 		return;
 	}
@@ -257,7 +258,7 @@ static void carry_out(struct sim_world *w, const struct coord_effect *f)
 	case COORD_FX_SEND: fx_send(w, f); break;
 	case COORD_FX_RELAY: fx_relay(w, f); break;
 	case COORD_FX_TAKE: fx_take(w, f); break;
-	case COORD_FX_CLOSE: sim_link_close(w, SIM_HEAD, f->u.close.link); break;
+	case COORD_FX_CLOSE: (f->u.close.orderly ? sim_link_close : sim_link_cut)(w, SIM_HEAD, f->u.close.link); break;
 	case COORD_FX_ACCEPT: sim_judge_later(w, f->u.close.link, true); break;
 	case COORD_FX_REFUSE: sim_judge_later(w, f->u.close.link, false); break;
 	case COORD_FX_FORWARD: fx_forward(w, f); break;
@@ -271,6 +272,7 @@ static void carry_out(struct sim_world *w, const struct coord_effect *f)
 	case COORD_FX_ANSWER: fx_answer(w, f); break;
 	case COORD_FX_NEED_RANDOM: sim_at(w, w->now_ns, EV_RANDOM, SIM_HEAD); break;
 	case COORD_FX_LOG: sim_log(w, SIM_HEAD, f->u.log.text); break;
+	case COORD_FX_DISCONNECT: sim_head_disconnect(w, f->u.disconnect.node); break;
 	}
 }
 

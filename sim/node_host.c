@@ -167,7 +167,7 @@ static void carry_out(struct sim_world *w, struct sim_node *n, const struct node
 	case NODE_FX_CONNECT: sim_dial_connect(w, n, f); break;
 	case NODE_FX_DISCONNECT: sim_dial_disconnect(w, n, f); break;
 	case NODE_FX_REFRESH: sim_dial_refresh(w, n, f); break;
-	case NODE_FX_CLOSE: sim_link_close(w, n->machine, f->u.close.link); break;
+	case NODE_FX_CLOSE: (f->u.close.orderly ? sim_link_close : sim_link_cut)(w, n->machine, f->u.close.link); break;
 	case NODE_FX_SEND: fx_send(w, n, f); break;
 	case NODE_FX_TAKE: fx_take(w, n, f); break;
 	case NODE_FX_LOAD: fx_load(w, n, f); break;
@@ -226,7 +226,7 @@ void sim_node_on_up(struct sim_world *w, struct sim_node *n, struct sim_conn *c,
 		is_spare = is_spare || dup_link_decide(n->id, w->nodes[peer].id, old_by_us, by_us) == DUP_LINK_KEEP_OLD;
 	}
 	if (place == NULL) {
-		sim_link_close(w, n->machine, c->serial);
+		sim_link_cut(w, n->machine, c->serial);
 		return;
 	}
 	*place = c->serial;

@@ -433,6 +433,8 @@ void sim_link_on_packet(struct sim_world *w, struct sim_event *ev)
 	w->n_data_in_flight -= p->is_data;
 	struct sim_end *end = &c->end[e];
 	bool has_power = w->hosts[sim_machine_of(end->party)].is_on;
+	if (has_power && end->state == END_CUT)
+		return; // its reset goes out in this moment
 	if (!has_power || end->state == END_DEAD) {
 		// A machine that runs, and knows nothing of the connection, says so.
 		bool answers = has_power && p->kind != PK_RST && c->end[!e].state != END_DEAD;
@@ -487,6 +489,14 @@ void sim_link_send(struct sim_world *w, int32_t party, uint32_t serial, const st
 		end->has_dropped = true;
 }
 
+// tell_end_later: a host is not called back from inside its own call.
+static void tell_end_later(struct sim_world *w, const struct sim_conn *c, int e)
+{
+	struct sim_event *ev = sim_at(w, w->now_ns, EV_TELL_END, c->end[e].party);
+	ev->id = c->serial;
+	ev->arg = e;
+}
+
 void sim_link_close(struct sim_world *w, int32_t party, uint32_t serial)
 {
 	struct sim_conn *c = sim_conn_find(w, serial);
@@ -501,11 +511,21 @@ void sim_link_close(struct sim_world *w, int32_t party, uint32_t serial)
 		end->state = END_CLOSING;
 		set_timer(w, c, e, SIM_CLOSE_NS);
 		send_plain(w, c, e, PK_FINAL, record, sizeof record);
-	} else if (end->state != END_CLOSING && end->state != END_DEAD) {
-		struct sim_event *ev = sim_at(w, w->now_ns, EV_TELL_END, party);
-		ev->id = serial;
-		ev->arg = e;
+	} else if (end->state < END_UP) {
+		tell_end_later(w, c, e);
 	}
+}
+
+void sim_link_cut(struct sim_world *w, int32_t party, uint32_t serial)
+{
+	struct sim_conn *c = sim_conn_find(w, serial);
+	int e = c != NULL ? end_of(c, party) : 0;
+	if (c == NULL || c->end[e].state >= END_CUT)
+		return;
+	sim_cancel(w, &c->end[e].timer);
+	c->end[e].state = END_CUT;
+	c->end[e].has_dropped = true;
+	tell_end_later(w, c, e);
 }
 
 void sim_link_abort(struct sim_world *w, int32_t party, uint32_t serial)
@@ -513,6 +533,16 @@ void sim_link_abort(struct sim_world *w, int32_t party, uint32_t serial)
 	struct sim_conn *c = sim_conn_find(w, serial);
 	if (c != NULL && c->end[end_of(c, party)].state != END_DEAD)
 		die(w, c, end_of(c, party), true);
+}
+
+void sim_head_disconnect(struct sim_world *w, struct node_id node)
+{
+	for (uint32_t i = 0; i < w->conns_cap; i++) {
+		struct sim_conn *c = &w->conns[i];
+		bool is_judged = c->serial != 0 && c->end[1].party == SIM_HEAD && c->end[1].state >= END_JUDGED && c->end[1].state != END_DEAD;
+		if (is_judged && node_id_is(w->nodes[c->end[0].party].id, node))
+			die(w, c, 1, true);
+	}
 }
 
 void sim_link_drop_all(struct sim_world *w, int32_t party, bool power)

@@ -53,7 +53,7 @@ struct sim_packet {
 	uint8_t data[];
 };
 
-enum sim_end_state { END_NONE, END_CONNECTING, END_SHAKING, END_JUDGED, END_UP, END_CLOSING, END_DEAD };
+enum sim_end_state { END_NONE, END_CONNECTING, END_SHAKING, END_JUDGED, END_UP, END_CLOSING, END_CUT, END_DEAD };
 
 struct sim_end {
 	enum sim_end_state state;
@@ -352,7 +352,10 @@ struct sim_send {
 // Sends on a link that is up; else nothing happens. The sender's end is found by its party.
 void sim_link_send(struct sim_world *w, int32_t party, uint32_t serial, const struct sim_send *s);
 void sim_link_close(struct sim_world *w, int32_t party, uint32_t serial);
+void sim_link_cut(struct sim_world *w, int32_t party, uint32_t serial);
 void sim_link_abort(struct sim_world *w, int32_t party, uint32_t serial);
+// sim_head_disconnect aborts every link that the coordinator has with a node.
+void sim_head_disconnect(struct sim_world *w, struct node_id node);
 void sim_link_judge(struct sim_world *w, uint32_t serial, bool accept);
 // sim_judge_later does it from the queue: a core is not called back from inside its own effects.
 void sim_judge_later(struct sim_world *w, uint32_t serial, bool accept);

@@ -295,7 +295,7 @@ void block_server_take(struct block_server *s, struct link *link, const struct l
 	link_set_callbacks(link, &callbacks);
 	link_set_user(link, c);
 	if (c == NULL) {
-		link_close(link);
+		link_cut(link);
 		return;
 	}
 	*c = (struct server_client){.s = s, .handle = ++s->last_handle, .link = link, .peer = info->peer};

@@ -137,7 +137,7 @@ static void refresh(struct coord_blocks *b, struct entry *e)
 {
 	struct msg_peer who;
 	if (!coordinator_find_peer(b->p.core, e->id, &who))
-		return; // coord_blocks_check ends it
+		return; // coord_blocks_disconnect ends it
 	if (memcmp(&who, &e->who, sizeof who) != 0)
 		e->who_version++;
 	e->who = who;
@@ -165,16 +165,9 @@ static void forget(struct coord_blocks *b, struct entry *e)
 			tell_gone(b, &b->entries[i], slot);
 }
 
-void coord_blocks_check(struct coord_blocks *b)
+void coord_blocks_disconnect(struct coord_blocks *b, struct node_id node)
 {
-	for (size_t i = 0; i < N_ENTRIES; i++) {
-		uint8_t psk[KEY_BYTES];
-		struct entry *e = &b->entries[i];
-		bool is_member = e->client == 0 || coordinator_find_psk(b->p.core, e->who.public_key, psk);
-		sodium_memzero(psk, sizeof psk);
-		if (!is_member)
-			block_server_end_peer(b->server, e->id); // its on_down forgets it
-	}
+	block_server_end_peer(b->server, node); // its on_down forgets it
 }
 
 // ---- what clients say

@@ -33,8 +33,8 @@ MUST_USE enum err coord_blocks_open(const struct coord_blocks_params *p, struct 
 void coord_blocks_close(struct coord_blocks *b);
 // coord_blocks_take takes a link of kind LNK1_BLOCKS that came up.
 void coord_blocks_take(struct coord_blocks *b, struct link *link, const struct link_info *info);
-// coord_blocks_check ends the links of who is no member any more, and tells the others.
-void coord_blocks_check(struct coord_blocks *b);
+// coord_blocks_disconnect ends a node's links at once, and tells the others.
+void coord_blocks_disconnect(struct coord_blocks *b, struct node_id node);
 // coord_blocks_note_work: an answer is under way; uploads are held back.
 void coord_blocks_note_work(struct coord_blocks *b);
 

@@ -81,21 +81,30 @@ static void on_invite_failed(void *ctx, const uint8_t token_id[LNK1_TOKEN_ID_LEN
 	tell(ctx, &ev);
 }
 
+// take_blocks hands on a link that the core does not see.
+static void take_blocks(struct coord_link_host *l, struct link *link, const struct link_info *info)
+{
+	uint8_t psk[KEY_BYTES];
+	bool is_member = coordinator_find_psk(l->p.core, info->peer_pk, psk); // else revoked since its handshake
+	sodium_memzero(psk, sizeof psk);
+	if (is_member && l->p.on_blocks != NULL)
+		l->p.on_blocks(l->p.ctx, link, info);
+	else
+		link_cut(link);
+}
+
 static void on_up(void *ctx, struct link *link, const struct link_info *info)
 {
 	struct coord_link_host *l = ctx;
 	if (info->kind == LNK1_BLOCKS) {
-		if (l->p.on_blocks != NULL)
-			l->p.on_blocks(l->p.ctx, link, info);
-		else
-			link_close(link);
+		take_blocks(l, link, info);
 		return;
 	}
 	struct place *place = link_user(link); // a join's has one already
 	if (place == NULL)
 		place = add_link(l, link);
 	if (place == NULL) {
-		link_close(link);
+		link_cut(link);
 		return;
 	}
 	char remote[STREAM_PEER_TEXT];
@@ -167,11 +176,26 @@ void coord_link_host_send(struct coord_link_host *l, uint32_t handle, const uint
 		log_line(l->p.log, LOG_ERROR, "a frame could not be sent to a node: %s", err_words(e));
 }
 
-void coord_link_host_end(struct coord_link_host *l, uint32_t handle)
+void coord_link_host_end(struct coord_link_host *l, uint32_t handle, bool orderly)
 {
 	struct place *place = find_link(l, handle);
-	if (place != NULL)
+	if (place == NULL)
+		return;
+	if (orderly)
 		link_close(place->link);
+	else
+		link_cut(place->link);
+}
+
+void coord_link_host_disconnect(struct coord_link_host *l, struct node_id node)
+{
+	for (size_t i = 0; i < PLACES; i++) {
+		struct place *place = &l->places[i];
+		if (place->handle == 0 || !node_id_is(link_get_info(place->link)->peer, node))
+			continue;
+		place->handle = 0;
+		link_abort(place->link);
+	}
 }
 
 void coord_link_host_judge(struct coord_link_host *l, uint32_t handle, bool accept)

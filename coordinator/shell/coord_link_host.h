@@ -46,7 +46,9 @@ void coord_link_host_start_local(struct coord_link_host *l, struct node_id self)
 const uint8_t *coord_link_host_message(const struct coord_link_host *l, size_t *len);
 // coord_link_host_send: a frame that does not go through ends its link. A handle that is gone is no error.
 void coord_link_host_send(struct coord_link_host *l, uint32_t handle, const uint8_t *head, size_t head_len, const uint8_t *payload, size_t len);
-void coord_link_host_end(struct coord_link_host *l, uint32_t handle); // its LINK_DOWN comes from the loop
+void coord_link_host_end(struct coord_link_host *l, uint32_t handle, bool orderly); // its LINK_DOWN comes from the loop
+// coord_link_host_disconnect ends every link of a node at once, without an event.
+void coord_link_host_disconnect(struct coord_link_host *l, struct node_id node);
 void coord_link_host_judge(struct coord_link_host *l, uint32_t handle, bool accept); // of a join
 
 #endif

@@ -29,7 +29,6 @@ struct coord_runtime {
 	struct coord_store *store;
 	struct coord_link_host *links;
 	struct coord_blocks *blocks; // NULL: members have the model themselves
-	struct member_epoch checked; // the blocks' links were looked at
 	struct coord_head *head;
 	struct loop_timer timer;
 	struct loop_task random_task;
@@ -233,13 +232,21 @@ static void fx_take(struct coord_runtime *rt, const struct coord_effect *f)
 	memcpy(coord_head_bytes(rt->head, f->u.take.buf, 0, f->u.take.len), frame + f->u.take.msg_off, f->u.take.len);
 }
 
+static void fx_disconnect(struct coord_runtime *rt, struct node_id node)
+{
+	coord_link_host_disconnect(rt->links, node);
+	if (rt->blocks != NULL)
+		coord_blocks_disconnect(rt->blocks, node);
+}
+
 static void carry_out(struct coord_runtime *rt, const struct coord_effect *f)
 {
 	switch (f->type) {
 	case COORD_FX_SEND: fx_send(rt, f); break;
 	case COORD_FX_RELAY: fx_relay(rt, f); break;
 	case COORD_FX_TAKE: fx_take(rt, f); break;
-	case COORD_FX_CLOSE: coord_link_host_end(rt->links, f->u.close.link); break;
+	case COORD_FX_CLOSE: coord_link_host_end(rt->links, f->u.close.link, f->u.close.orderly); break;
+	case COORD_FX_DISCONNECT: fx_disconnect(rt, f->u.disconnect.node); break;
 	case COORD_FX_ACCEPT: coord_link_host_judge(rt->links, f->u.close.link, true); break;
 	case COORD_FX_REFUSE: coord_link_host_judge(rt->links, f->u.close.link, false); break;
 	case COORD_FX_FORWARD:
@@ -268,11 +275,7 @@ static void step(struct coord_runtime *rt, struct coord_event *ev)
 	coordinator_step(rt->core, ev, rt->fx);
 	for (int32_t i = 0; i < rt->fx->n; i++)
 		carry_out(rt, &rt->fx->at[i]);
-	struct member_epoch epoch = coordinator_member_epoch(rt->core);
-	coord_link_host_set_epoch(rt->links, epoch);
-	if (rt->blocks != NULL && epoch.v != rt->checked.v)
-		coord_blocks_check(rt->blocks);
-	rt->checked = epoch;
+	coord_link_host_set_epoch(rt->links, coordinator_member_epoch(rt->core));
 	rt->is_stepping = false;
 	int64_t deadline = coordinator_deadline_ns(rt->core);
 	if (deadline != INT64_MAX)

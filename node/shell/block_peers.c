@@ -299,7 +299,7 @@ void nb_peers_tick(struct node_blocks *nb, int64_t now_ns)
 		return;
 	int64_t heard_ns = link_get_stats(link).heard_ns;
 	if (now_ns - heard_ns >= DEAD_NS && now_ns - nb->pinged_ns >= PING_NS && loop_late_ns(nb->p.loop) < SECOND) {
-		link_close(link);
+		link_cut(link);
 		return;
 	}
 	if (now_ns - heard_ns >= PING_NS && now_ns - nb->pinged_ns >= PING_NS) {

@@ -105,6 +105,14 @@ static struct rt_link *find_by_link(struct node_runtime *rt, const struct link *
 	return NULL;
 }
 
+static bool find_member(void *ctx, enum lnk1_kind kind, const uint8_t node_pk[LNK1_KEY_LEN], uint8_t psk[LNK1_KEY_LEN])
+{
+	struct node_runtime *rt = ctx;
+	if (kind == LNK1_BLOCKS)
+		return rt->p.blocks != NULL && node_blocks_find_psk(rt->p.blocks, node_pk, psk);
+	return node_find_psk(rt->core, node_pk, psk);
+}
+
 static void fill_client(struct node_runtime *rt, enum node_link_kind kind, struct lnk1_client_params *out)
 {
 	link_params_client(out, rt->p.keys, LNK1_MEMBER, kind == NODE_LINK_CONTROL ? LNK1_CONTROL : LNK1_DATA, rt->p.boot_id, CANON_VERSION);
@@ -150,7 +158,7 @@ static void on_up(struct node_runtime *rt, struct link *link, const struct link_
 			dup_link_decide(rt->p.core.self, info->peer, l->by_us, info->is_dialled) == DUP_LINK_KEEP_OLD);
 	}
 	if (free_place == NULL) {
-		link_close(link);
+		link_cut(link);
 		return;
 	}
 	*free_place = (struct rt_link){.handle = ++rt->last_handle, .link = link, .peer = info->peer, .by_us = info->is_dialled};
@@ -172,12 +180,15 @@ static void on_dialled_up(void *ctx, struct link *link, const struct link_info *
 static void on_accepted_up(void *ctx, struct link *link, const struct link_info *info)
 {
 	struct node_runtime *rt = ctx;
+	uint8_t psk[KEY_BYTES];
+	bool is_peer = info->kind == LNK1_BLOCKS && find_member(rt, LNK1_BLOCKS, info->peer_pk, psk); // else none any more since its handshake
+	sodium_memzero(psk, sizeof psk);
 	if (info->kind != LNK1_BLOCKS)
 		on_up(rt, link, info);
-	else if (rt->p.blocks != NULL)
+	else if (is_peer)
 		node_blocks_take(rt->p.blocks, link, info);
 	else
-		link_close(link);
+		link_cut(link);
 }
 
 static void on_frame(struct node_runtime *rt, struct link *link, const uint8_t *frame, size_t len)
@@ -301,8 +312,13 @@ static void fx_refresh(struct node_runtime *rt, const struct node_effect *f)
 static void fx_close(struct node_runtime *rt, const struct node_effect *f)
 {
 	struct rt_link *l = find_link(rt, f->u.close.link);
-	if (l != NULL)
-		link_close(l->link); // its on_down comes from the loop
+	if (l == NULL)
+		return;
+	// Its on_down comes from the loop.
+	if (f->u.close.orderly)
+		link_close(l->link);
+	else
+		link_cut(l->link);
 }
 
 static void fx_send(struct node_runtime *rt, const struct node_effect *f)
@@ -745,14 +761,6 @@ static void start_local(struct node_runtime *rt)
 }
 
 // ---- opening
-
-static bool find_member(void *ctx, enum lnk1_kind kind, const uint8_t node_pk[LNK1_KEY_LEN], uint8_t psk[LNK1_KEY_LEN])
-{
-	struct node_runtime *rt = ctx;
-	if (kind == LNK1_BLOCKS)
-		return rt->p.blocks != NULL && node_blocks_find_psk(rt->p.blocks, node_pk, psk);
-	return node_find_psk(rt->core, node_pk, psk);
-}
 
 static enum err open_listener(struct node_runtime *rt, struct errmsg *em)
 {

@@ -320,7 +320,8 @@ static void a_revoked_node_is_gone_and_the_others_are_told(void **state)
 	stored(&h, id, OK);
 	assert_false(has_psk(&h, 2, psk));
 	assert_int_equal(coordinator_member_epoch(h.c).v, 2);
-	assert_int_equal(count_fx(&h, COORD_FX_CLOSE), 2);
+	assert_non_null(find_fx(&h, COORD_FX_DISCONNECT, 0));
+	assert_memory_equal(find_fx(&h, COORD_FX_DISCONNECT, 0)->u.disconnect.node.b, record(2).id.b, NODE_ID_BYTES);
 	assert_int_equal(count_fx(&h, COORD_FX_END), 0); // the answer goes on without it
 	for (int32_t i = 1; i <= 3; i += 2) {
 		assert_true(sent(&h, h.control[i], MSG_REVOKED, &m));
@@ -331,6 +332,7 @@ static void a_revoked_node_is_gone_and_the_others_are_told(void **state)
 	be_ready(&h, 3);
 	link_up(&h, record(2).id, COORD_LINK_CONTROL);
 	assert_int_equal(count_fx(&h, COORD_FX_CLOSE), 1);
+	assert_false(find_fx(&h, COORD_FX_CLOSE, 0)->u.close.orderly);
 	stop(&h);
 }
 
