@@ -204,19 +204,25 @@ static void check_link(struct coordinator *c, struct coord_link *l, struct coord
 		end_link(c, l, LINK_SILENT, text, fx);
 		return;
 	}
-	if (l->retired && !l->closing && c->now_ns - l->retired_ns >= LINK_RETIRE_NS) {
+	if (l->retired && c->now_ns - l->retired_ns >= LINK_RETIRE_NS) {
 		l->closing = true;
 		coord_close(fx, l->handle, true);
 	}
 }
 
+// is_watched: one that we have closed ends soon, and its host says so.
+static bool is_watched(const struct coordinator *c, const struct coord_link *l)
+{
+	return l->handle != 0 && !l->closing && !c->members[l->member].is_local;
+}
+
 // deadline_of returns when a link is to be looked at; it comes nearer only where that is noted (add_link, retire).
 static int64_t deadline_of(const struct coordinator *c, const struct coord_link *l)
 {
-	if (l->handle == 0 || c->members[l->member].is_local)
+	if (!is_watched(c, l))
 		return INT64_MAX;
 	int64_t d = liveness_deadline_ns(&l->life, &c->config.liveness);
-	bool is_sooner = l->retired && !l->closing && l->retired_ns + LINK_RETIRE_NS < d;
+	bool is_sooner = l->retired && l->retired_ns + LINK_RETIRE_NS < d;
 	return is_sooner ? l->retired_ns + LINK_RETIRE_NS : d;
 }
 
@@ -228,7 +234,7 @@ void coord_links_tick(struct coordinator *c, struct coord_effects *fx)
 			i += LINK_BLOCK - 1; // nothing of these is due
 			continue;
 		}
-		if (l->handle != 0 && !c->members[l->member].is_local)
+		if (is_watched(c, l))
 			check_link(c, l, fx);
 	}
 }

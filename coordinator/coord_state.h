@@ -64,7 +64,7 @@ struct coord_link {
 	struct plan_epoch used; // the last plan of which something was sent on it
 	bool retired;           // a successor is up, since retired_ns
 	int64_t retired_ns;
-	bool closing;           // by us, in order, after that: nothing can be sent on it any more
+	bool closing;           // by us, in order, after that: nothing can be sent on it any more, and its host ends it however silent it is
 	uint8_t token_id[TOKEN_ID_BYTES]; // JOIN
 	int32_t next;                     // of its member's links; -1: the last
 };

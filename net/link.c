@@ -14,7 +14,7 @@
 const struct link_limits link_limits_default = {
 	.connect_ns = 5000 * MS,
 	.handshake_ns = 3000 * MS,
-	.close_ns = 3000 * MS, // Wi-Fi stalls for seconds, and a link that ends in a stall counts as lost; a revoked peer should not keep one for longer
+	.close_ns = 8000 * MS, // as long as silence is forgiven (flow/liveness): Wi-Fi stalls for seconds, and a replaced link that ends in a stall counts as lost
 	.queued_frames = LINK_QUEUE_FRAMES,
 	// Data: HOP_CREDITS_DEFAULT frames of the largest size, which is all that credits let anybody send.
 	.queued_bytes = {4u << 20, (size_t)HOP_CREDITS_DEFAULT *DATA_RECORD_MAX, 16u << 20},

@@ -164,7 +164,7 @@ static bool is_quiet(const struct node *n)
 static void renew_or_close(struct node *n, struct node_link *l, struct node_effects *fx)
 {
 	if (l->retired) {
-		if (!l->closing && n->now_ns - l->retired_ns >= LINK_RETIRE_NS) {
+		if (n->now_ns - l->retired_ns >= LINK_RETIRE_NS) {
 			l->closing = true;
 			node_fx_close(fx, l->handle, true);
 		}
@@ -177,6 +177,12 @@ static void renew_or_close(struct node *n, struct node_link *l, struct node_effe
 	struct node_effect *f = node_fx(fx, NODE_FX_REFRESH);
 	f->u.connect.peer = l->peer;
 	f->u.connect.kind = l->kind;
+}
+
+// is_watched: one that we have closed ends soon, and its host says so.
+static bool is_watched(const struct node_link *l)
+{
+	return l->handle != 0 && !l->closing;
 }
 
 static void check_link(struct node *n, struct node_link *l, struct node_effects *fx)
@@ -202,7 +208,7 @@ static void check_link(struct node *n, struct node_link *l, struct node_effects 
 void node_links_tick(struct node *n, struct node_effects *fx)
 {
 	for (size_t i = 0; i < NODE_LINKS_MAX; i++)
-		if (n->links[i].handle != 0)
+		if (is_watched(&n->links[i]))
 			check_link(n, &n->links[i], fx);
 }
 
@@ -218,10 +224,10 @@ int64_t node_links_deadline_ns(const struct node *n)
 	int64_t deadline = INT64_MAX;
 	for (size_t i = 0; i < NODE_LINKS_MAX; i++) {
 		const struct node_link *l = &n->links[i];
-		if (l->handle == 0)
+		if (!is_watched(l))
 			continue;
 		int64_t d = liveness_deadline_ns(&l->life, &n->config.liveness);
-		if (l->retired && !l->closing && l->retired_ns + LINK_RETIRE_NS < d)
+		if (l->retired && l->retired_ns + LINK_RETIRE_NS < d)
 			d = l->retired_ns + LINK_RETIRE_NS;
 		if (d < deadline)
 			deadline = d;

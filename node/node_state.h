@@ -23,7 +23,7 @@ struct node_link {
 	bool refreshing;           // a successor was asked for
 	bool retired;              // a successor is up: received from only, since retired_ns
 	int64_t retired_ns;
-	bool closing;              // by us: nothing can be sent on it any more
+	bool closing;              // by us: nothing can be sent on it any more, and its host ends it however silent it is
 	struct round_trip rtt;
 	bool has_strayed;          // a frame that its peer has no business to send was logged
 };

@@ -27,7 +27,7 @@
 #define SIM_PORT 7434          // where simulated nodes accept each other's links
 #define SIM_CONNECT_NS INT64_C(5000000000)   // the limits of net/link.c
 #define SIM_HANDSHAKE_NS INT64_C(3000000000)
-#define SIM_CLOSE_NS INT64_C(3000000000)
+#define SIM_CLOSE_NS INT64_C(8000000000)
 #define SIM_JOIN_PATIENCE_NS INT64_C(15000000000) // of `hearth join`, and what its user waits before the next try
 #define SIM_JOIN_AGAIN_NS INT64_C(5000000000)
 #define SIM_INVITE_TTL_S 600

@@ -380,6 +380,31 @@ static void an_old_link_is_closed_in_order_after_a_while(void **state)
 	stop(&h);
 }
 
+static void a_link_that_ends_in_order_is_not_given_up_for_its_silence(void **state)
+{
+	(void)state;
+	struct host h;
+	uint8_t pong[FRAME_PING_BYTES];
+	int32_t n_closed = 0;
+	start_ready(&h, NULL, 1);
+	submit(&h, 1, 3, 3);
+	embedded(&h);
+	uint32_t old = h.data[1];
+	h.data[1] = link_up(&h, record(1).id, COORD_LINK_DATA);
+	ping_encode(FRAME_PONG, 0, pong);
+	for (int32_t i = 0; i < 12; i++) {
+		h.now += S;
+		frame(&h, h.control[1], pong, sizeof pong);
+		frame(&h, h.data[1], pong, sizeof pong);
+		tick(&h);
+		n_closed += count_fx(&h, COORD_FX_CLOSE);
+	}
+	assert_int_equal(n_closed, 1); // after 5 s; its host then waits as long as silence is forgiven
+	down(&h, old, true);
+	assert_true(is_ready(&h));
+	stop(&h);
+}
+
 // ---- relay
 
 static void who_ignores_its_credits_is_closed_before_its_victim(void **state)
@@ -428,6 +453,7 @@ int main(void)
 		cmocka_unit_test(a_node_that_came_again_survives_the_end_of_its_old_links),
 		cmocka_unit_test(a_hello_on_an_old_link_says_nothing_any_more),
 		cmocka_unit_test(an_old_link_is_closed_in_order_after_a_while),
+		cmocka_unit_test(a_link_that_ends_in_order_is_not_given_up_for_its_silence),
 		cmocka_unit_test(who_ignores_its_credits_is_closed_before_its_victim),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

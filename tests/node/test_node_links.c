@@ -173,6 +173,29 @@ static void an_old_link_is_closed_in_order_after_a_while(void **state)
 	stop(&h);
 }
 
+static void a_link_that_ends_in_order_is_not_given_up_for_its_silence(void **state)
+{
+	(void)state;
+	struct host h;
+	uint32_t prev, next;
+	uint8_t pong[FRAME_PING_BYTES];
+	int32_t n_closed = 0;
+	join_ring(&h, &prev, &next);
+	const uint32_t links[] = {h.control, h.data, prev, up(&h, 2, NODE_LINK_DATA)};
+	ping_encode(FRAME_PONG, 0, pong);
+	for (int32_t i = 0; i < 12; i++) {
+		h.now += S;
+		for (size_t k = 0; k < ARRAY_LEN(links); k++)
+			frame(&h, links[k], pong, sizeof pong);
+		tick(&h);
+		n_closed += count_fx(&h, NODE_FX_CLOSE);
+	}
+	assert_int_equal(n_closed, 1); // after 5 s; its host then waits as long as silence is forgiven
+	down(&h, next, true);
+	assert_false(says_broken(&h));
+	stop(&h);
+}
+
 static void the_link_before_is_used_again_when_its_successor_is_lost(void **state)
 {
 	(void)state;
@@ -347,6 +370,7 @@ int main(void)
 		cmocka_unit_test(an_old_link_that_breaks_may_have_carried_what_its_far_end_sent),
 		cmocka_unit_test(an_old_control_link_that_breaks_takes_the_plan_along),
 		cmocka_unit_test(an_old_link_is_closed_in_order_after_a_while),
+		cmocka_unit_test(a_link_that_ends_in_order_is_not_given_up_for_its_silence),
 		cmocka_unit_test(the_link_before_is_used_again_when_its_successor_is_lost),
 		cmocka_unit_test(a_link_without_a_place_ends_the_oldest_of_its_kind),
 		cmocka_unit_test(an_older_plan_on_an_old_link_changes_nothing),
