@@ -40,7 +40,7 @@ void ring_give_credit(struct coordinator *c, struct chain *ch, struct coord_effe
 	struct coord_link *l = coord_link_of(c, member_of_stage(c, ch, ch->plan.n_stages - 1), COORD_LINK_DATA);
 	if (l == NULL)
 		return; // the plan goes with the link
-	struct credit cr = {.n = 1, .src_stage = STAGE_HEAD, .dst_stage = (uint16_t)(plan_n_spans(&ch->plan) - 1), .epoch = ch->plan.epoch};
+	struct credit cr = {.n = 1, .src_span = SPAN_HEAD, .dst_span = (uint16_t)(plan_n_spans(&ch->plan) - 1), .epoch = ch->plan.epoch};
 	uint8_t frame[FRAME_CREDIT_BYTES];
 	credit_encode(&cr, frame);
 	coord_link_use(c, l);
@@ -64,8 +64,8 @@ static void send_ready(struct coordinator *c, struct chain *ch, struct session *
 		.wire = c->config.wire,
 		.reply = wanted_reply(s, s->n_embedded),
 		.flags = s->seq_sent == 0 ? STEP_FIRST : 0,
-		.src_stage = STAGE_HEAD,
-		.dst_stage = 0,
+		.src_span = SPAN_HEAD,
+		.dst_span = 0,
 		.epoch = ch->plan.epoch,
 		.session = s->id,
 		.seq = s->seq_sent,
@@ -188,34 +188,34 @@ static bool is_hop(const struct coordinator *c, const struct chain *ch, const st
 // relay_step: who ignores its credits is closed here, before the queue of the one that it floods is full.
 static void relay_step(struct coordinator *c, struct chain *ch, struct coord_link *l, const struct step *st, struct coord_effects *fx)
 {
-	if (!is_hop(c, ch, l, st->src_stage, st->dst_stage, 1)) {
+	if (!is_hop(c, ch, l, st->src_span, st->dst_span, 1)) {
 		bad_peer(c, l, "a step for a stage that is not its neighbour", fx);
 		return;
 	}
-	if (ch->relays[st->src_stage] >= ch->hop_credits) {
+	if (ch->relays[st->src_span] >= ch->hop_credits) {
 		bad_peer(c, l, "more steps to its neighbour than credits", fx);
 		return;
 	}
-	struct coord_link *to = ch->relays[st->src_stage] > 0 ? coord_link_find(c, ch->relay_link[st->src_stage]) : NULL;
+	struct coord_link *to = ch->relays[st->src_span] > 0 ? coord_link_find(c, ch->relay_link[st->src_span]) : NULL;
 	if (to == NULL || to->closing)
-		to = coord_link_of(c, member_of_stage(c, ch, st->dst_stage % ch->plan.n_stages), COORD_LINK_DATA);
-	ch->relays[st->src_stage]++;
-	ch->relay_link[st->src_stage] = to != NULL ? to->handle : 0;
+		to = coord_link_of(c, member_of_stage(c, ch, st->dst_span % ch->plan.n_stages), COORD_LINK_DATA);
+	ch->relays[st->src_span]++;
+	ch->relay_link[st->src_span] = to != NULL ? to->handle : 0;
 	relay(c, l, to, fx);
 }
 
 static void relay_credit(struct coordinator *c, struct chain *ch, struct coord_link *l, const struct credit *cr, struct coord_effects *fx)
 {
-	if (!is_hop(c, ch, l, cr->src_stage, cr->dst_stage, -1)) {
+	if (!is_hop(c, ch, l, cr->src_span, cr->dst_span, -1)) {
 		bad_peer(c, l, "a credit for a stage that is not its neighbour", fx);
 		return;
 	}
-	if (cr->n > ch->relays[cr->dst_stage]) {
+	if (cr->n > ch->relays[cr->dst_span]) {
 		bad_peer(c, l, "a credit to its neighbour that was not owed", fx);
 		return;
 	}
-	ch->relays[cr->dst_stage] -= cr->n;
-	relay(c, l, coord_link_of(c, member_of_stage(c, ch, cr->dst_stage % ch->plan.n_stages), COORD_LINK_DATA), fx);
+	ch->relays[cr->dst_span] -= cr->n;
+	relay(c, l, coord_link_of(c, member_of_stage(c, ch, cr->dst_span % ch->plan.n_stages), COORD_LINK_DATA), fx);
 }
 
 // ---- frames
@@ -230,9 +230,9 @@ static void on_step(struct coordinator *c, struct coord_link *l, const uint8_t *
 	struct chain *ch = member_chain(c, l->member);
 	if (ch == NULL || st.epoch.v != ch->plan.epoch.v || ch->plan_state != PLAN_READY)
 		return;
-	if (st.dst_stage != STAGE_HEAD)
+	if (st.dst_span != SPAN_HEAD)
 		relay_step(c, ch, l, &st, fx);
-	else if (c->members[l->member].stage != ch->plan.n_stages - 1 || st.src_stage != plan_n_spans(&ch->plan) - 1)
+	else if (c->members[l->member].stage != ch->plan.n_stages - 1 || st.src_span != plan_n_spans(&ch->plan) - 1)
 		bad_peer(c, l, "a step to the head from a stage that is not the last", fx);
 	else
 		on_reply(c, ch, l, &st, fx);
@@ -248,11 +248,11 @@ static void on_credit(struct coordinator *c, struct coord_link *l, const uint8_t
 	struct chain *ch = member_chain(c, l->member);
 	if (ch == NULL || cr.epoch.v != ch->plan.epoch.v || ch->plan_state != PLAN_READY)
 		return;
-	if (cr.dst_stage != STAGE_HEAD) {
+	if (cr.dst_span != SPAN_HEAD) {
 		relay_credit(c, ch, l, &cr, fx);
 		return;
 	}
-	if (c->members[l->member].stage != 0 || cr.src_stage != 0 || cr.n > ch->hop_credits - ch->credits_out) {
+	if (c->members[l->member].stage != 0 || cr.src_span != 0 || cr.n > ch->hop_credits - ch->credits_out) {
 		bad_peer(c, l, "a credit that was not owed", fx);
 		return;
 	}

@@ -43,7 +43,7 @@ static uint16_t span_of(const struct node *n, int32_t round)
 
 static struct task task_of(const struct node *n, const struct step *s)
 {
-	const struct layer_span *span = &n->plan.layers.at[round_of(n, s->dst_stage)];
+	const struct layer_span *span = &n->plan.layers.at[round_of(n, s->dst_span)];
 	int32_t begin = span->begin, end = span->end;
 	int32_t from = s->layer_begin, to = s->layer_end ? s->layer_end : INT32_MAX;
 	return (struct task){
@@ -62,12 +62,12 @@ static bool has_layers(const struct task *t)
 
 static uint16_t span_before(uint16_t span)
 {
-	return span == 0 ? STAGE_HEAD : (uint16_t)(span - 1);
+	return span == 0 ? SPAN_HEAD : (uint16_t)(span - 1);
 }
 
 static uint16_t span_behind(const struct node *n, uint16_t span)
 {
-	return span == n->plan.n_stages * n->plan.layers.n - 1 ? STAGE_HEAD : (uint16_t)(span + 1);
+	return span == n->plan.n_stages * n->plan.layers.n - 1 ? SPAN_HEAD : (uint16_t)(span + 1);
 }
 
 void stage_reset(struct node *n)
@@ -101,7 +101,7 @@ static void give_credit(struct node *n, int32_t round, bool relayed, struct node
 		return; // the plan is lost with the link
 	l->used = n->plan.epoch;
 	uint16_t span = span_of(n, round);
-	struct credit c = {.n = 1, .src_stage = span, .dst_stage = span_before(span), .epoch = n->plan.epoch};
+	struct credit c = {.n = 1, .src_span = span, .dst_span = span_before(span), .epoch = n->plan.epoch};
 	uint8_t frame[FRAME_CREDIT_BYTES];
 	credit_encode(&c, frame);
 	node_fx_send(fx, l->handle, frame, sizeof frame);
@@ -186,8 +186,8 @@ static const char *step_fault(const struct node *n, const struct step *s)
 {
 	if (!n->loaded)
 		return "a step before the plan was ready";
-	int32_t round = round_of(n, s->dst_stage);
-	if (round < 0 || s->src_stage != span_before(s->dst_stage))
+	int32_t round = round_of(n, s->dst_span);
+	if (round < 0 || s->src_span != span_before(s->dst_span))
 		return "a step for another stage";
 	if (s->wire != n->plan.wire || s->n_tokens > (uint32_t)n->plan.chunk_max)
 		return "a step of another wire type or size than the plan's";
@@ -206,7 +206,7 @@ static const char *step_fault(const struct node *n, const struct step *s)
 // who is the head, `span`, or passes on what the neighbour sent.
 static bool is_from(const struct node *n, const struct node_link *l, uint16_t span, const struct msg_peer *peer)
 {
-	return node_id_is(l->peer, n->config.coordinator) || (span != STAGE_HEAD && node_peer_is(peer, l->peer));
+	return node_id_is(l->peer, n->config.coordinator) || (span != SPAN_HEAD && node_peer_is(peer, l->peer));
 }
 
 static void ignore(struct node_link *l, const char *what, struct node_effects *fx)
@@ -296,7 +296,7 @@ static void accept_step(struct node *n, const struct step *s, const struct task 
 {
 	int32_t buf = free_buf(n);
 	ASSERT(buf >= 0); // n_held < hop_credits, in each round
-	int32_t round = round_of(n, s->dst_stage);
+	int32_t round = round_of(n, s->dst_span);
 	n->work[buf] = (struct work){.state = has_layers(t) ? WORK_QUEUED : WORK_OUT, .round = round, .task = *t, .step = *s,
 		.direct = n->slots[s->slot].direct, .relayed = relayed};
 	list_push(has_layers(t) ? &n->queue : &n->rounds[round].out, buf);
@@ -322,7 +322,7 @@ static void on_step(struct node *n, struct node_link *l, const uint8_t *data, si
 	}
 	if (s.epoch.v != n->plan.epoch.v)
 		return; // of an old plan, or of one not here yet: its sender will be told
-	if (!is_from(n, l, s.src_stage, &n->plan.prev)) {
+	if (!is_from(n, l, s.src_span, &n->plan.prev)) {
 		ignore(l, "a step, and is not the stage before this one", fx);
 		return;
 	}
@@ -332,7 +332,7 @@ static void on_step(struct node *n, struct node_link *l, const uint8_t *data, si
 		bad_peer(l, fault, fx);
 		return;
 	}
-	int32_t round = round_of(n, s.dst_stage);
+	int32_t round = round_of(n, s.dst_span);
 	n->rounds[round].n_held++;
 	n->last_step_ns = n->now_ns;
 	struct node_slot *slot = &n->slots[s.slot];
@@ -372,13 +372,13 @@ static void on_credit(struct node *n, struct node_link *l, const uint8_t *data, 
 	}
 	if (c.epoch.v != n->plan.epoch.v)
 		return;
-	if (!is_from(n, l, c.src_stage, &n->plan.next)) {
+	if (!is_from(n, l, c.src_span, &n->plan.next)) {
 		ignore(l, "a credit, and is not the stage behind this one", fx);
 		return;
 	}
-	int32_t round = n->plan.n_stages > 0 ? round_of(n, c.dst_stage) : -1;
+	int32_t round = n->plan.n_stages > 0 ? round_of(n, c.dst_span) : -1;
 	struct node_round *r = round >= 0 ? &n->rounds[round] : NULL;
-	if (r == NULL || c.src_stage != span_behind(n, c.dst_stage) || c.n > n->plan.hop_credits - r->credits_out) {
+	if (r == NULL || c.src_span != span_behind(n, c.dst_span) || c.n > n->plan.hop_credits - r->credits_out) {
 		bad_peer(l, "a credit that was not owed", fx);
 		return;
 	}
@@ -472,9 +472,9 @@ static void send_step(struct node *n, int32_t buf, struct node_link *l, struct n
 {
 	struct step s = n->work[buf].step;
 	size_t row = row_bytes(n), off = 0, len = row * s.n_tokens;
-	s.src_stage = s.dst_stage;
-	s.dst_stage = span_behind(n, s.src_stage);
-	if (s.dst_stage == STAGE_HEAD && s.reply != REPLY_ALL) {
+	s.src_span = s.dst_span;
+	s.dst_span = span_behind(n, s.src_span);
+	if (s.dst_span == SPAN_HEAD && s.reply != REPLY_ALL) {
 		off = s.reply == REPLY_LAST ? row * (s.n_tokens - 1) : 0;
 		len = s.reply == REPLY_LAST ? row : 0;
 	} else if (!n->work[buf].task.goes_on) {
@@ -491,14 +491,14 @@ static void send_step(struct node *n, int32_t buf, struct node_link *l, struct n
 	f->u.send.buf = len > 0 ? buf : -1;
 	f->u.send.off = off;
 	f->u.send.len = len;
-	if (s.dst_stage != STAGE_HEAD && len > 0)
+	if (s.dst_span != SPAN_HEAD && len > 0)
 		kept_put(n, &s, n->work[buf].round, buf, row, fx);
 }
 
 // way_out returns the link that a step leaves on: the last round's go to the head, who is the coordinator.
 static struct node_link *way_out(struct node *n, const struct work *w)
 {
-	bool to_head = span_behind(n, span_of(n, w->round)) == STAGE_HEAD;
+	bool to_head = span_behind(n, span_of(n, w->round)) == SPAN_HEAD;
 	return w->direct && !to_head ? node_next_direct(n) : node_link_of(n, n->config.coordinator, NODE_LINK_DATA);
 }
 

@@ -9,8 +9,8 @@ void step_encode(const struct step *s, uint8_t out[FRAME_STEP_BYTES])
 	out[1] = (uint8_t)s->wire;
 	out[2] = (uint8_t)s->reply;
 	out[3] = s->flags;
-	store_u16(out + 4, s->src_stage);
-	store_u16(out + 6, s->dst_stage);
+	store_u16(out + 4, s->src_span);
+	store_u16(out + 6, s->dst_span);
 	store_u64(out + 8, s->epoch.v);
 	store_u64(out + 16, s->session.v);
 	store_u32(out + 24, s->seq);
@@ -22,9 +22,9 @@ void step_encode(const struct step *s, uint8_t out[FRAME_STEP_BYTES])
 	store_u16(out + 46, s->layer_end);
 }
 
-static bool is_stage(uint16_t s)
+static bool is_span(uint16_t s)
 {
-	return s < STAGES_MAX || s == STAGE_HEAD;
+	return s < STAGES_MAX || s == SPAN_HEAD;
 }
 
 enum err step_decode(const uint8_t *frame, size_t len, struct step *out)
@@ -32,8 +32,8 @@ enum err step_decode(const uint8_t *frame, size_t len, struct step *out)
 	struct reader r = reader_init(frame, len);
 	uint8_t type = reader_u8(&r), wire = reader_u8(&r), reply = reader_u8(&r);
 	*out = (struct step){.flags = reader_u8(&r)};
-	out->src_stage = reader_u16(&r);
-	out->dst_stage = reader_u16(&r);
+	out->src_span = reader_u16(&r);
+	out->dst_span = reader_u16(&r);
 	out->epoch.v = reader_u64(&r);
 	out->session.v = reader_u64(&r);
 	out->seq = reader_u32(&r);
@@ -49,7 +49,7 @@ enum err step_decode(const uint8_t *frame, size_t len, struct step *out)
 		return ERR_FORMAT;
 	out->wire = (enum wire_type)wire;
 	out->reply = (enum step_reply)reply;
-	if (!is_stage(out->src_stage) || !is_stage(out->dst_stage) || out->src_stage == out->dst_stage)
+	if (!is_span(out->src_span) || !is_span(out->dst_span) || out->src_span == out->dst_span)
 		return ERR_FORMAT;
 	if (out->session.v == 0 || out->n_tokens == 0 || out->n_tokens > CHUNK_TOKENS_MAX || out->payload_len != r.left)
 		return ERR_FORMAT;
@@ -67,8 +67,8 @@ void credit_encode(const struct credit *c, uint8_t out[FRAME_CREDIT_BYTES])
 	out[0] = FRAME_CREDIT;
 	out[1] = 0;
 	store_u16(out + 2, c->n);
-	store_u16(out + 4, c->src_stage);
-	store_u16(out + 6, c->dst_stage);
+	store_u16(out + 4, c->src_span);
+	store_u16(out + 6, c->dst_span);
 	store_u64(out + 8, c->epoch.v);
 }
 
@@ -77,12 +77,12 @@ enum err credit_decode(const uint8_t *frame, size_t len, struct credit *out)
 	struct reader r = reader_init(frame, len);
 	uint8_t type = reader_u8(&r), zero = reader_u8(&r);
 	*out = (struct credit){.n = reader_u16(&r)};
-	out->src_stage = reader_u16(&r);
-	out->dst_stage = reader_u16(&r);
+	out->src_span = reader_u16(&r);
+	out->dst_span = reader_u16(&r);
 	out->epoch.v = reader_u64(&r);
 	if (!reader_ok(&r) || r.left != 0 || type != FRAME_CREDIT || zero != 0 || out->n == 0)
 		return ERR_FORMAT;
-	if (!is_stage(out->src_stage) || !is_stage(out->dst_stage) || out->src_stage == out->dst_stage)
+	if (!is_span(out->src_span) || !is_span(out->dst_span) || out->src_span == out->dst_span)
 		return ERR_FORMAT;
 	return OK;
 }

@@ -5,13 +5,13 @@
 //                   FRAME_CREDIT    a header of FRAME_CREDIT_BYTES
 //   both            FRAME_PING, FRAME_PONG   type 1, u64 cookie
 //
-// All integers little-endian; reserved bytes are zero and checked. Stages are numbered from 0 along the ring; the head is
-// STAGE_HEAD, both before stage 0 and behind the last. A frame names both ends of its hop, so that the coordinator can pass
-// on what two nodes cannot send each other directly.
+// All integers little-endian; reserved bytes are zero and checked. A span is the layers that a stage runs in one round; spans are numbered from
+// 0 along a step's road: stage i's of round r is r * n_stages + i (partition/plan.h). The head is SPAN_HEAD, both before span 0 and behind the
+// last. A frame names both ends of its hop, so that the coordinator can pass on what two nodes cannot send each other directly.
 //
-//   step    0 type | 1 wire | 2 reply | 3 flags | 4 src_stage u16 | 6 dst_stage u16 | 8 plan_epoch u64 | 16 session u64 | 24 seq u32
+//   step    0 type | 1 wire | 2 reply | 3 flags | 4 src_span u16 | 6 dst_span u16 | 8 plan_epoch u64 | 16 session u64 | 24 seq u32
 //           28 slot u32 | 32 pos u32 | 36 n_tokens u32 | 40 payload bytes u32 | 44 layer_begin u16 | 46 layer_end u16
-//   credit  0 type | 1 zero | 2 n u16 | 4 src_stage u16 | 6 dst_stage u16 | 8 plan_epoch u64
+//   credit  0 type | 1 zero | 2 n u16 | 4 src_span u16 | 6 dst_span u16 | 8 plan_epoch u64
 //
 // A step with a layer range computes again, after a loss, what the layers of that range have forgotten. It goes round the ring like any other;
 // a stage with no layer in the range passes it on without a hidden state. What enters layer_begin is the payload, or, where that is empty,
@@ -34,7 +34,7 @@ enum frame_type { FRAME_CONTROL = 1, FRAME_PING = 2, FRAME_PONG = 3, FRAME_STEP 
 #define FRAME_STEP_BYTES 48
 #define FRAME_CREDIT_BYTES 16
 #define FRAME_PING_BYTES 9
-#define STAGE_HEAD 0xffff
+#define SPAN_HEAD 0xffff
 
 // What the head wants back of a step: a chunk in the middle of a prompt needs no hidden state at the head at all.
 enum step_reply { REPLY_NONE, REPLY_LAST, REPLY_ALL };
@@ -46,7 +46,7 @@ struct step {
 	enum wire_type wire;
 	enum step_reply reply;
 	uint8_t flags;
-	uint16_t src_stage, dst_stage;
+	uint16_t src_span, dst_span;
 	struct plan_epoch epoch;
 	struct session_id session;
 	uint32_t seq;         // steps of one session count from 0
@@ -59,7 +59,7 @@ struct step {
 
 struct credit {
 	uint16_t n;                    // steps the receiver of the credit may send more, >= 1
-	uint16_t src_stage, dst_stage; // of the credit frame: from the receiver of steps to their sender
+	uint16_t src_span, dst_span; // of the credit frame: from the receiver of steps to their sender
 	struct plan_epoch epoch;
 };
 

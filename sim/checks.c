@@ -26,11 +26,11 @@ static struct sim_ledger *find_ledger(struct sim_world *w, uint64_t epoch)
 	return NULL;
 }
 
-static struct sim_hop *hop_to(struct sim_ledger *l, uint16_t stage, uint64_t epoch)
+static struct sim_hop *hop_to(struct sim_ledger *l, uint16_t span, uint64_t epoch)
 {
 	if (l == NULL)
 		return NULL;
-	int32_t h = stage == STAGE_HEAD ? l->n_spans : stage;
+	int32_t h = span == SPAN_HEAD ? l->n_spans : span;
 	return epoch == l->epoch && h <= l->n_spans ? &l->hops[h] : NULL;
 }
 
@@ -122,13 +122,13 @@ void checks_on_sent(struct sim_world *w, const uint8_t *head, size_t head_len)
 	struct credit c;
 	if (read_step(head, head_len, &s)) {
 		struct sim_ledger *l = find_ledger(w, s.epoch.v);
-		struct sim_hop *h = hop_to(l, s.dst_stage, s.epoch.v);
+		struct sim_hop *h = hop_to(l, s.dst_span, s.epoch.v);
 		if (h != NULL && ++h->steps_sent - h->credits_come > (uint64_t)l->hop_credits)
-			sim_world_fail(w, "stage %d was sent more steps than it gave credits for", s.dst_stage);
+			sim_world_fail(w, "span %d was sent more steps than it gave credits for", s.dst_span);
 	} else if (read_credit(head, head_len, &c)) {
-		struct sim_hop *h = hop_to(find_ledger(w, c.epoch.v), c.src_stage, c.epoch.v);
+		struct sim_hop *h = hop_to(find_ledger(w, c.epoch.v), c.src_span, c.epoch.v);
 		if (h != NULL && (h->credits_sent += c.n) > h->steps_come)
-			sim_world_fail(w, "stage %d gave more credits than it had steps", c.src_stage);
+			sim_world_fail(w, "span %d gave more credits than it had steps", c.src_span);
 	}
 }
 
@@ -137,12 +137,12 @@ void checks_on_come(struct sim_world *w, int32_t party, const uint8_t *head, siz
 	struct step s;
 	struct credit c;
 	bool is_head = party == SIM_HEAD;
-	if (read_step(head, head_len, &s) && (s.dst_stage == STAGE_HEAD) == is_head) {
-		struct sim_hop *h = hop_to(find_ledger(w, s.epoch.v), s.dst_stage, s.epoch.v);
+	if (read_step(head, head_len, &s) && (s.dst_span == SPAN_HEAD) == is_head) {
+		struct sim_hop *h = hop_to(find_ledger(w, s.epoch.v), s.dst_span, s.epoch.v);
 		if (h != NULL)
 			h->steps_come++;
-	} else if (read_credit(head, head_len, &c) && (c.dst_stage == STAGE_HEAD) == is_head) {
-		struct sim_hop *h = hop_to(find_ledger(w, c.epoch.v), c.src_stage, c.epoch.v);
+	} else if (read_credit(head, head_len, &c) && (c.dst_span == SPAN_HEAD) == is_head) {
+		struct sim_hop *h = hop_to(find_ledger(w, c.epoch.v), c.src_span, c.epoch.v);
 		if (h != NULL)
 			h->credits_come += c.n;
 	}

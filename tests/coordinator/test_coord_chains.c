@@ -329,18 +329,18 @@ static void a_frame_of_another_chain_changes_nothing(void **state)
 		submit_one(&h, r);
 	assert_true(step_to(&h, 5, &st));
 	struct step back = st; // what the third chain's only stage would answer, from the last stage of the first
-	back.src_stage = 1;
-	back.dst_stage = STAGE_HEAD;
+	back.src_span = 1;
+	back.dst_span = SPAN_HEAD;
 	back.reply = REPLY_LAST;
 	back.payload_len = 8;
 	step_encode(&back, bytes);
 	frame(&h, h.data[2], bytes, sizeof bytes);
 	assert_int_equal(h.fx->n, 0);
-	struct credit c = {.n = 1, .src_stage = 0, .dst_stage = STAGE_HEAD, .epoch = chain(&h, 2).plan_epoch};
+	struct credit c = {.n = 1, .src_span = 0, .dst_span = SPAN_HEAD, .epoch = chain(&h, 2).plan_epoch};
 	credit_encode(&c, credit);
 	frame(&h, h.data[1], credit, sizeof credit);
 	assert_int_equal(h.fx->n, 0);
-	back.src_stage = 0;
+	back.src_span = 0;
 	step_encode(&back, bytes);
 	frame(&h, h.data[5], bytes, sizeof bytes); // and from whom it is due
 	assert_int_equal(count_fx(&h, COORD_FX_SAMPLE), 1);

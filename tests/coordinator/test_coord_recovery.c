@@ -155,7 +155,7 @@ static void a_failure_of_steps_that_are_not_under_way_changes_nothing(void **sta
 	step(&h, &done);
 	uint8_t bytes[FRAME_STEP_BYTES + 8] = {0};
 	struct session_id session = {((uint64_t)h.wall << 20) + 1};
-	struct step reply = {.reply = REPLY_LAST, .n_tokens = 3, .dst_stage = STAGE_HEAD, .epoch = look(&h).plan_epoch, .session = session, .payload_len = 8};
+	struct step reply = {.reply = REPLY_LAST, .n_tokens = 3, .dst_span = SPAN_HEAD, .epoch = look(&h).plan_epoch, .session = session, .payload_len = 8};
 	step_encode(&reply, bytes);
 	struct coord_event ev = {.type = COORD_EV_MESSAGE, .u.message = {.link = h.data[1], .data = bytes, .len = sizeof bytes}};
 	step(&h, &ev);
@@ -180,7 +180,7 @@ static void relayed_steps_of_a_hop_stay_on_their_link_until_they_are_credited(vo
 	open_ready(&h, 2);
 	submit(&h, 1, 3, 3);
 	uint8_t bytes[FRAME_STEP_BYTES + 8] = {0};
-	struct step s = {.n_tokens = 1, .src_stage = 0, .dst_stage = 1, .epoch = look(&h).plan_epoch, .session = {7}, .payload_len = 8};
+	struct step s = {.n_tokens = 1, .src_span = 0, .dst_span = 1, .epoch = look(&h).plan_epoch, .session = {7}, .payload_len = 8};
 	step_encode(&s, bytes);
 	struct coord_event ev = {.type = COORD_EV_MESSAGE, .u.message = {.link = h.data[1], .data = bytes, .len = sizeof bytes}};
 	step(&h, &ev);
@@ -190,7 +190,7 @@ static void relayed_steps_of_a_hop_stay_on_their_link_until_they_are_credited(vo
 	step(&h, &ev);
 	assert_int_equal(find_fx(&h, COORD_FX_RELAY, 0)->u.close.link, old); // on the new one it might overtake
 	uint8_t credit[FRAME_CREDIT_BYTES];
-	struct credit cr = {.n = 2, .src_stage = 1, .dst_stage = 0, .epoch = look(&h).plan_epoch};
+	struct credit cr = {.n = 2, .src_span = 1, .dst_span = 0, .epoch = look(&h).plan_epoch};
 	credit_encode(&cr, credit);
 	struct coord_event back = {.type = COORD_EV_MESSAGE, .u.message = {.link = h.data[2], .data = credit, .len = sizeof credit}};
 	step(&h, &back);

@@ -22,7 +22,7 @@ static void send_frame(struct host *h, uint32_t link, struct step s, uint32_t n_
 static void send_credit(struct host *h, uint32_t link, uint16_t src, uint16_t dst, uint16_t n)
 {
 	uint8_t bytes[FRAME_CREDIT_BYTES];
-	struct credit cr = {.n = n, .src_stage = src, .dst_stage = dst, .epoch = {epoch_of(h)}};
+	struct credit cr = {.n = n, .src_span = src, .dst_span = dst, .epoch = {epoch_of(h)}};
 	credit_encode(&cr, bytes);
 	frame(h, link, bytes, sizeof bytes);
 }
@@ -97,7 +97,7 @@ static void a_reply_without_the_rows_that_are_owed_ends_the_answer(void **state)
 		submit(&h, 1, 3, 3);
 		assert_true(embedded(&h));
 		assert_int_equal(n_steps_sent(&h, h.data[1]), 1);
-		send_frame(&h, h.data[1], (struct step){.reply = bad[i].reply, .n_tokens = bad[i].n_tokens, .dst_stage = STAGE_HEAD}, bad[i].n_rows);
+		send_frame(&h, h.data[1], (struct step){.reply = bad[i].reply, .n_tokens = bad[i].n_tokens, .dst_span = SPAN_HEAD}, bad[i].n_rows);
 		assert_int_equal(end_of(&h)->u.end.err, ERR_STATE);
 		assert_non_null(strstr(end_of(&h)->u.end.text, "node1"));
 		stop(&h);
@@ -120,7 +120,7 @@ static void a_ring_that_does_not_answer_is_given_up(void **state)
 	uint64_t before = epoch_of(&h);
 	submit(&h, 1, 3, 3);
 	assert_true(embedded(&h));
-	send_credit(&h, h.data[1], 0, STAGE_HEAD, 1); // it took the step, and that was all
+	send_credit(&h, h.data[1], 0, SPAN_HEAD, 1); // it took the step, and that was all
 	stall(&h);
 	assert_int_equal(end_of(&h)->u.end.err, ERR_TIMEOUT);
 	assert_non_null(strstr(end_of(&h)->u.end.text, "node1"));
@@ -144,8 +144,8 @@ static void the_machine_that_is_waited_for_is_named(void **state)
 	ready_with(&h, 3);
 	submit(&h, 1, 3, 3);
 	embedded(&h);
-	send_credit(&h, h.data[1], 0, STAGE_HEAD, 1);
-	send_frame(&h, h.data[1], (struct step){.src_stage = 0, .dst_stage = 1, .n_tokens = 3}, 3);
+	send_credit(&h, h.data[1], 0, SPAN_HEAD, 1);
+	send_frame(&h, h.data[1], (struct step){.src_span = 0, .dst_span = 1, .n_tokens = 3}, 3);
 	stall(&h);
 	assert_non_null(strstr(end_of(&h)->u.end.text, "node node2"));
 	stop(&h);
@@ -157,7 +157,7 @@ static void the_machine_that_is_waited_for_is_named(void **state)
 	message(&h, h.control[2], &m);
 	submit(&h, 1, 3, 3);
 	embedded(&h);
-	send_credit(&h, h.data[1], 0, STAGE_HEAD, 1);
+	send_credit(&h, h.data[1], 0, SPAN_HEAD, 1);
 	stall(&h);
 	assert_non_null(strstr(end_of(&h)->u.end.text, "node node2"));
 	assert_non_null(strstr(end_of(&h)->u.end.text, "or one behind it"));
@@ -204,8 +204,8 @@ static void every_sign_of_the_ring_renews_patience(void **state)
 	embedded(&h);
 	for (uint32_t seq = 0; seq < 4; seq++) {
 		pass(&h, 59);
-		send_credit(&h, h.data[1], 0, STAGE_HEAD, 1);
-		send_frame(&h, h.data[1], (struct step){.reply = REPLY_LAST, .seq = seq, .pos = seq, .dst_stage = STAGE_HEAD}, 1);
+		send_credit(&h, h.data[1], 0, SPAN_HEAD, 1);
+		send_frame(&h, h.data[1], (struct step){.reply = REPLY_LAST, .seq = seq, .pos = seq, .dst_span = SPAN_HEAD}, 1);
 		uint32_t id = sample_id(&h);
 		pass(&h, 100); // the head itself may take its time
 		sampled(&h, id);
@@ -243,8 +243,8 @@ static void frames_on_a_link_that_has_a_successor_still_count(void **state)
 	uint32_t old = h.data[1];
 	h.data[1] = link_up(&h, record(1).id, COORD_LINK_DATA);
 	assert_int_equal(count_fx(&h, COORD_FX_CLOSE), 0); // the node may not know the new one yet
-	send_credit(&h, old, 0, STAGE_HEAD, 1);
-	send_frame(&h, old, (struct step){.reply = REPLY_LAST, .n_tokens = 3, .dst_stage = STAGE_HEAD}, 1);
+	send_credit(&h, old, 0, SPAN_HEAD, 1);
+	send_frame(&h, old, (struct step){.reply = REPLY_LAST, .n_tokens = 3, .dst_span = SPAN_HEAD}, 1);
 	assert_int_equal(count_fx(&h, COORD_FX_SAMPLE), 1);
 	sampled(&h, sample_id(&h));
 	assert_int_equal(find_fx(&h, COORD_FX_SEND, 0)->u.send.link, h.data[1]); // the credit
@@ -273,7 +273,7 @@ static void steps_wait_for_the_credits_of_those_on_an_old_link(void **state)
 	h.data[1] = link_up(&h, record(1).id, COORD_LINK_DATA);
 	forward_done(&h, id);
 	assert_int_equal(n_steps_sent(&h, 0), 0); // it could overtake the first
-	send_credit(&h, old, 0, STAGE_HEAD, 1);
+	send_credit(&h, old, 0, SPAN_HEAD, 1);
 	assert_int_equal(n_steps_sent(&h, h.data[1]), 1);
 	stop(&h);
 }
@@ -415,7 +415,7 @@ static void who_ignores_its_credits_is_closed_before_its_victim(void **state)
 	assert_int_equal(status(&h).members[0].stage, 0);
 	submit(&h, 1, 3, 3);
 	embedded(&h);
-	const struct step s = {.src_stage = 0, .dst_stage = 1};
+	const struct step s = {.src_span = 0, .dst_span = 1};
 	for (int i = 0; i < 4; i++) {
 		send_frame(&h, h.data[1], s, 1);
 		assert_int_equal(find_fx(&h, COORD_FX_RELAY, 0)->u.close.link, h.data[2]);

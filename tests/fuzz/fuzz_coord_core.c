@@ -192,8 +192,8 @@ static void send_step(struct world *w, size_t link)
 		.seq = b >> 4,
 		.pos = c & 15,
 		.n_tokens = 1 + (c >> 4) % 4,
-		.src_stage = (uint16_t)(stage + (a & 0x20 ? 2 : 0)), // of two machines, in the second round
-		.dst_stage = a & 0x40 ? (uint16_t)(stage + 1) : STAGE_HEAD};
+		.src_span = (uint16_t)(stage + (a & 0x20 ? 2 : 0)), // of two machines, in the second round
+		.dst_span = a & 0x40 ? (uint16_t)(stage + 1) : SPAN_HEAD};
 	uint32_t rows = s.reply == REPLY_ALL || (a & 0x40) ? s.n_tokens : s.reply == REPLY_LAST;
 	s.payload_len = rows * HIDDEN * 4;
 	step_encode(&s, bytes);
@@ -206,8 +206,8 @@ static void send_credit(struct world *w, size_t link)
 	uint8_t a = reader_u8(&w->in), bytes[FRAME_CREDIT_BYTES];
 	look(w, &st);
 	struct credit c = {.n = (uint16_t)(1 + a % 2),
-		.src_stage = (uint16_t)(a >> 2 & 3),
-		.dst_stage = a & 0x80 ? (uint16_t)(a >> 4 & 3) : STAGE_HEAD,
+		.src_span = (uint16_t)(a >> 2 & 3),
+		.dst_span = a & 0x80 ? (uint16_t)(a >> 4 & 3) : SPAN_HEAD,
 		.epoch = st.plan_epoch};
 	credit_encode(&c, bytes);
 	frame(w, link, bytes, sizeof bytes);

@@ -199,8 +199,8 @@ static void send_step(struct world *w, size_t link)
 		.pos = c >> 4,
 		.n_tokens = 1 + (a >> 4) % 4};
 	uint16_t span = (uint16_t)(st.stage + (b & 8 ? st.n_stages : 0));
-	s.src_stage = span == 0 ? STAGE_HEAD : (uint16_t)(span - 1);
-	s.dst_stage = a & 0x40 ? 5 : span;
+	s.src_span = span == 0 ? SPAN_HEAD : (uint16_t)(span - 1);
+	s.dst_span = a & 0x40 ? 5 : span;
 	s.payload_len = s.n_tokens * HIDDEN * 4 + (a == 0xff);
 	if (a & 8) { // computes some layers again
 		uint8_t range = reader_u8(&w->in);
@@ -220,8 +220,8 @@ static void send_credit(struct world *w, size_t link)
 	node_status_get(w->core, &st);
 	uint16_t span = (uint16_t)(st.stage + (a & 0x40 ? st.n_stages : 0));
 	struct credit c = {.n = (uint16_t)(1 + a % 4),
-		.src_stage = span == st.n_stages * st.layers.n - 1 ? STAGE_HEAD : (uint16_t)(span + 1),
-		.dst_stage = a & 0x80 ? 7 : span,
+		.src_span = span == st.n_stages * st.layers.n - 1 ? SPAN_HEAD : (uint16_t)(span + 1),
+		.dst_span = a & 0x80 ? 7 : span,
 		.epoch = st.epoch};
 	credit_encode(&c, bytes);
 	frame(w, link, bytes, sizeof bytes);

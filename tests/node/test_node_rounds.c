@@ -19,7 +19,7 @@ static void in_rounds(struct host *h, uint32_t *link)
 static void come(struct host *h, uint32_t link, int32_t round, uint32_t seq)
 {
 	uint8_t bytes[FRAME_STEP_BYTES + HIDDEN * 4] = {0};
-	struct step s = {.reply = REPLY_LAST, .flags = seq == 0 ? STEP_FIRST : 0, .src_stage = round == 0 ? STAGE_HEAD : 1, .dst_stage = round == 0 ? 0 : 2,
+	struct step s = {.reply = REPLY_LAST, .flags = seq == 0 ? STEP_FIRST : 0, .src_span = round == 0 ? SPAN_HEAD : 1, .dst_span = round == 0 ? 0 : 2,
 		.epoch = {1}, .session = {7}, .seq = seq, .slot = 1, .pos = seq, .n_tokens = 1, .payload_len = HIDDEN * 4};
 	step_encode(&s, bytes);
 	frame(h, link, bytes, sizeof bytes);
@@ -28,7 +28,7 @@ static void come(struct host *h, uint32_t link, int32_t round, uint32_t seq)
 static void credited(struct host *h, uint32_t link, uint16_t from, uint16_t to)
 {
 	uint8_t bytes[FRAME_CREDIT_BYTES];
-	struct credit c = {.n = 1, .src_stage = from, .dst_stage = to, .epoch = {1}};
+	struct credit c = {.n = 1, .src_span = from, .dst_span = to, .epoch = {1}};
 	credit_encode(&c, bytes);
 	frame(h, link, bytes, sizeof bytes);
 }
@@ -45,8 +45,8 @@ static int32_t sent_to(struct host *h, uint32_t link)
 		uint8_t whole[FRAME_STEP_BYTES + HIDDEN * 4] = {0};
 		memcpy(whole, f->u.send.head, FRAME_STEP_BYTES);
 		assert_int_equal(step_decode(whole, FRAME_STEP_BYTES + f->u.send.len, &s), OK);
-		assert_int_equal(s.src_stage + 1, s.dst_stage);
-		return s.dst_stage;
+		assert_int_equal(s.src_span + 1, s.dst_span);
+		return s.dst_span;
 	}
 	return -1;
 }

@@ -29,7 +29,7 @@ static void begin(struct host *h, uint32_t n, uint32_t *prev)
 static void again(struct host *h, uint32_t link, uint32_t seq)
 {
 	uint8_t bytes[FRAME_STEP_BYTES];
-	struct step s = {.reply = REPLY_NONE, .flags = seq == 0 ? STEP_FIRST : 0, .src_stage = 0, .dst_stage = 1, .epoch = {2}, .session = {7}, .seq = seq,
+	struct step s = {.reply = REPLY_NONE, .flags = seq == 0 ? STEP_FIRST : 0, .src_span = 0, .dst_span = 1, .epoch = {2}, .session = {7}, .seq = seq,
 		.slot = 1, .pos = seq, .n_tokens = 1, .layer_begin = 4, .layer_end = 8};
 	step_encode(&s, bytes);
 	frame(h, link, bytes, sizeof bytes);

@@ -14,7 +14,7 @@
 
 static struct step a_step(void)
 {
-	return (struct step){.wire = WIRE_F16, .reply = REPLY_LAST, .flags = STEP_FIRST, .src_stage = STAGE_HEAD, .dst_stage = 0, .epoch = {7},
+	return (struct step){.wire = WIRE_F16, .reply = REPLY_LAST, .flags = STEP_FIRST, .src_span = SPAN_HEAD, .dst_span = 0, .epoch = {7},
 		.session = {9}, .seq = 0, .slot = 3, .pos = 0, .n_tokens = 2, .payload_len = PAYLOAD};
 }
 
@@ -34,8 +34,8 @@ static void a_step_comes_back_as_it_went(void **state)
 	assert_int_equal(got.wire, s.wire);
 	assert_int_equal(got.reply, s.reply);
 	assert_int_equal(got.flags, s.flags);
-	assert_int_equal(got.src_stage, s.src_stage);
-	assert_int_equal(got.dst_stage, s.dst_stage);
+	assert_int_equal(got.src_span, s.src_span);
+	assert_int_equal(got.dst_span, s.dst_span);
 	assert_int_equal(got.epoch.v, 7);
 	assert_int_equal(got.session.v, 9);
 	assert_int_equal(got.slot, 3);
@@ -77,10 +77,10 @@ static void decode_refuses_values_outside_their_range(void **state)
 	s.pos = INT32_MAX - 1; // pos + n_tokens would wrap an int32_t
 	refused(&s);
 	s = a_step();
-	s.dst_stage = STAGES_MAX;
+	s.dst_span = STAGES_MAX;
 	refused(&s);
 	s = a_step();
-	s.dst_stage = s.src_stage;
+	s.dst_span = s.src_span;
 	refused(&s);
 	s = a_step();
 	s.flags = 2;
@@ -116,7 +116,7 @@ static void a_credit_comes_back_and_nothing_else_is_one(void **state)
 {
 	(void)state;
 	uint8_t frame[FRAME_CREDIT_BYTES + 1] = {0};
-	struct credit c = {.n = 3, .src_stage = 2, .dst_stage = 1, .epoch = {5}}, got;
+	struct credit c = {.n = 3, .src_span = 2, .dst_span = 1, .epoch = {5}}, got;
 	credit_encode(&c, frame);
 	assert_int_equal(credit_decode(frame, FRAME_CREDIT_BYTES, &got), OK);
 	assert_int_equal(got.n, 3);

@@ -33,8 +33,8 @@ BUGS = {
         ""),
     "the head takes a stale frame": (
         "coordinator/ring.c",
-        "	if (ch == NULL || st.epoch.v != ch->plan.epoch.v || ch->plan_state != PLAN_READY)\n		return;\n	if (st.dst_stage",
-        "	if (ch == NULL || ch->plan_state != PLAN_READY)\n		return;\n	if (st.dst_stage"),
+        "	if (ch == NULL || st.epoch.v != ch->plan.epoch.v || ch->plan_state != PLAN_READY)\n		return;\n	if (st.dst_span",
+        "	if (ch == NULL || ch->plan_state != PLAN_READY)\n		return;\n	if (st.dst_span"),
     "a later round begins an answer anew": (
         "node/stage.c",
         "	bool binds = (s.flags & STEP_FIRST) != 0 && round == 0;\n",

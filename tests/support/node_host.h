@@ -231,7 +231,7 @@ static inline void loaded(struct host *h, enum err err)
 static inline void send_step(struct host *h, uint32_t link, uint64_t epoch, uint64_t session, uint32_t seq)
 {
 	uint8_t bytes[FRAME_STEP_BYTES + HIDDEN * 4] = {0};
-	struct step s = {.reply = REPLY_LAST, .flags = seq == 0 ? STEP_FIRST : 0, .src_stage = 0, .dst_stage = 1, .epoch = {epoch}, .session = {session},
+	struct step s = {.reply = REPLY_LAST, .flags = seq == 0 ? STEP_FIRST : 0, .src_span = 0, .dst_span = 1, .epoch = {epoch}, .session = {session},
 		.seq = seq, .slot = (uint32_t)(session % 2), .pos = seq, .n_tokens = 1, .payload_len = HIDDEN * 4};
 	step_encode(&s, bytes);
 	frame(h, link, bytes, sizeof bytes);
@@ -240,7 +240,7 @@ static inline void send_step(struct host *h, uint32_t link, uint64_t epoch, uint
 static inline void send_credit(struct host *h, uint32_t link, uint64_t epoch, uint16_t n)
 {
 	uint8_t bytes[FRAME_CREDIT_BYTES];
-	struct credit c = {.n = n, .src_stage = 2, .dst_stage = 1, .epoch = {epoch}};
+	struct credit c = {.n = n, .src_span = 2, .dst_span = 1, .epoch = {epoch}};
 	credit_encode(&c, bytes);
 	frame(h, link, bytes, sizeof bytes);
 }
