@@ -24,7 +24,7 @@ void step_encode(const struct step *s, uint8_t out[FRAME_STEP_BYTES])
 
 static bool is_span(uint16_t s)
 {
-	return s < STAGES_MAX || s == SPAN_HEAD;
+	return s < SPANS_MAX || s == SPAN_HEAD;
 }
 
 enum err step_decode(const uint8_t *frame, size_t len, struct step *out)

@@ -77,7 +77,7 @@ static void decode_refuses_values_outside_their_range(void **state)
 	s.pos = INT32_MAX - 1; // pos + n_tokens would wrap an int32_t
 	refused(&s);
 	s = a_step();
-	s.dst_span = STAGES_MAX;
+	s.dst_span = SPANS_MAX;
 	refused(&s);
 	s = a_step();
 	s.dst_span = s.src_span;
@@ -97,6 +97,23 @@ static void decode_refuses_values_outside_their_range(void **state)
 	struct step got;
 	encode(&s, frame);
 	assert_int_equal(step_decode(frame, sizeof frame, &got), OK);
+}
+
+static void every_span_of_the_longest_road_has_frames(void **state)
+{
+	(void)state;
+	for (uint16_t i = 0; i < SPANS_MAX; i++) {
+		uint8_t frame[FRAME_STEP_BYTES + PAYLOAD];
+		struct step s = a_step(), got_step;
+		struct credit c = {.n = 1, .src_span = i, .dst_span = s.src_span, .epoch = {5}}, got_credit;
+		s.dst_span = i;
+		encode(&s, frame);
+		assert_int_equal(step_decode(frame, sizeof frame, &got_step), OK);
+		assert_int_equal(got_step.dst_span, i);
+		credit_encode(&c, frame);
+		assert_int_equal(credit_decode(frame, FRAME_CREDIT_BYTES, &got_credit), OK);
+		assert_int_equal(got_credit.src_span, i);
+	}
 }
 
 static void reserved_bytes_and_unknown_types_are_refused(void **state)
@@ -147,6 +164,7 @@ int main(void)
 		cmocka_unit_test(a_step_comes_back_as_it_went),
 		cmocka_unit_test(decode_refuses_every_length_but_its_own),
 		cmocka_unit_test(decode_refuses_values_outside_their_range),
+		cmocka_unit_test(every_span_of_the_longest_road_has_frames),
 		cmocka_unit_test(reserved_bytes_and_unknown_types_are_refused),
 		cmocka_unit_test(a_credit_comes_back_and_nothing_else_is_one),
 		cmocka_unit_test(pings_carry_their_cookie),
