@@ -1,39 +1,14 @@
 #include "node/shell/node_runtime.h"
 
 #include "base/assert.h"
-#include "base/bytes.h"
 #include "engine/stage_work.h"
-#include "flow/dup_link.h"
-#include "kernels/canonical.h"
-#include "net/link_listener.h"
-#include "net/link_params.h"
 #include "node/shell/kept_disk.h"
 #include "node/shell/kept_store.h"
+#include "node/shell/node_link_host.h"
 
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define DIALERS_MAX 4 // coordinator control and data, two neighbours
-#define LOCAL_CONTROL 1 // handles of the local links
-#define LOCAL_DATA 2
-
-struct rt_dialer {
-	struct node_runtime *rt;
-	struct dialer *dialer; // NULL: free
-	struct node_id peer;
-	enum node_link_kind kind;
-	bool is_coordinator;
-	struct msg_peer who; // a neighbour
-	bool is_quiet;       // failures were reported once already
-};
-
-struct rt_link {
-	uint32_t handle; // 0: free
-	struct link *link;
-	struct node_id peer;
-	bool by_us;
-};
 
 // A task for the worker and its way back.
 struct rt_job {
@@ -67,14 +42,8 @@ struct node_runtime {
 	bool is_stepping, is_closing;
 	struct errmsg fault; // why it leaves by itself; "": it does not
 
-	struct lnk1_server_config server;
-	struct link_listener *listener;
-	struct rt_dialer dialers[DIALERS_MAX];
-	struct rt_link links[NODE_LINKS_MAX];
-	uint32_t last_handle;
+	struct node_link_host *links;
 	struct loop_timer timer;
-	const uint8_t *message; // the frame being handled
-	size_t message_len;
 
 	struct stage_work *work;
 	uint8_t *bufs; // n_bufs of buf_bytes
@@ -86,257 +55,6 @@ struct node_runtime {
 };
 
 static void step(struct node_runtime *rt, struct node_event *ev);
-
-// ---- links
-
-static struct rt_link *find_link(struct node_runtime *rt, uint32_t handle)
-{
-	for (size_t i = 0; i < ARRAY_LEN(rt->links); i++)
-		if (rt->links[i].handle == handle && handle != 0)
-			return &rt->links[i];
-	return NULL;
-}
-
-static struct rt_link *find_by_link(struct node_runtime *rt, const struct link *link)
-{
-	for (size_t i = 0; i < ARRAY_LEN(rt->links); i++)
-		if (rt->links[i].handle != 0 && rt->links[i].link == link)
-			return &rt->links[i];
-	return NULL;
-}
-
-static bool find_member(void *ctx, enum lnk1_kind kind, const uint8_t node_pk[LNK1_KEY_LEN], uint8_t psk[LNK1_KEY_LEN])
-{
-	struct node_runtime *rt = ctx;
-	if (kind == LNK1_BLOCKS)
-		return rt->p.blocks != NULL && node_blocks_find_psk(rt->p.blocks, node_pk, psk);
-	return node_find_psk(rt->core, node_pk, psk);
-}
-
-static void fill_client(struct node_runtime *rt, enum node_link_kind kind, struct lnk1_client_params *out)
-{
-	link_params_client(out, rt->p.keys, LNK1_MEMBER, kind == NODE_LINK_CONTROL ? LNK1_CONTROL : LNK1_DATA, rt->p.boot_id, CANON_VERSION);
-	memcpy(out->cluster_id, rt->p.cluster_id, CLUSTER_ID_BYTES);
-	out->member_epoch = node_member_epoch(rt->core).v;
-}
-
-static bool coordinator_params(void *ctx, struct lnk1_client_params *out)
-{
-	struct rt_dialer *d = ctx;
-	fill_client(d->rt, d->kind, out);
-	memcpy(out->server_pk, d->rt->p.coordinator_pk, KEY_BYTES);
-	memcpy(out->psk, d->rt->p.psk, KEY_BYTES);
-	return true;
-}
-
-static bool neighbour_params(void *ctx, struct lnk1_client_params *out)
-{
-	struct rt_dialer *d = ctx;
-	for (size_t i = 0; i < ARRAY_LEN(d->rt->links); i++)
-		if (d->rt->links[i].handle != 0 && node_id_is(d->rt->links[i].peer, d->peer) && !d->rt->links[i].by_us)
-			return false; // the neighbour's own dialling has brought a link already
-	fill_client(d->rt, d->kind, out);
-	memcpy(out->server_pk, d->who.public_key, KEY_BYTES);
-	memcpy(out->psk, d->who.psk, KEY_BYTES);
-	return true;
-}
-
-// on_up takes a link of any origin. Of two with one neighbour both sides keep the same one (flow/dup_link), and the core closes the other when
-// nothing can be on its way there any more; with the coordinator, who never dials, the newest stays.
-static void on_up(struct node_runtime *rt, struct link *link, const struct link_info *info)
-{
-	bool is_coordinator = node_id_is(info->peer, rt->p.core.coordinator);
-	struct rt_link *free_place = NULL;
-	bool is_spare = false;
-	for (size_t i = 0; i < ARRAY_LEN(rt->links); i++) {
-		struct rt_link *l = &rt->links[i];
-		if (l->handle == 0) {
-			free_place = free_place ? free_place : l;
-			continue;
-		}
-		is_spare = is_spare || (!is_coordinator && node_id_is(l->peer, info->peer) &&
-			dup_link_decide(rt->p.core.self, info->peer, l->by_us, info->is_dialled) == DUP_LINK_KEEP_OLD);
-	}
-	if (free_place == NULL) {
-		link_cut(link);
-		return;
-	}
-	*free_place = (struct rt_link){.handle = ++rt->last_handle, .link = link, .peer = info->peer, .by_us = info->is_dialled};
-	struct node_event ev = {.type = NODE_EV_LINK_UP};
-	ev.u.link_up.link = free_place->handle;
-	ev.u.link_up.peer = info->peer;
-	ev.u.link_up.kind = info->kind == LNK1_CONTROL ? NODE_LINK_CONTROL : NODE_LINK_DATA;
-	ev.u.link_up.spare = is_spare;
-	step(rt, &ev);
-}
-
-static void on_dialled_up(void *ctx, struct link *link, const struct link_info *info)
-{
-	struct rt_dialer *d = ctx;
-	d->is_quiet = false;
-	on_up(d->rt, link, info);
-}
-
-static void on_accepted_up(void *ctx, struct link *link, const struct link_info *info)
-{
-	struct node_runtime *rt = ctx;
-	uint8_t psk[KEY_BYTES];
-	bool is_peer = info->kind == LNK1_BLOCKS && find_member(rt, LNK1_BLOCKS, info->peer_pk, psk); // else none any more since its handshake
-	sodium_memzero(psk, sizeof psk);
-	if (info->kind != LNK1_BLOCKS)
-		on_up(rt, link, info);
-	else if (is_peer)
-		node_blocks_take(rt->p.blocks, link, info);
-	else
-		link_cut(link);
-}
-
-static void on_frame(struct node_runtime *rt, struct link *link, const uint8_t *frame, size_t len)
-{
-	struct rt_link *l = find_by_link(rt, link);
-	if (l == NULL)
-		return;
-	rt->message = frame;
-	rt->message_len = len;
-	struct node_event ev = {.type = NODE_EV_MESSAGE};
-	ev.u.message.link = l->handle;
-	ev.u.message.data = frame;
-	ev.u.message.len = len;
-	step(rt, &ev);
-	rt->message = NULL;
-}
-
-static void on_dialled_frame(void *ctx, struct link *link, const uint8_t *frame, size_t len)
-{
-	on_frame(((struct rt_dialer *)ctx)->rt, link, frame, len);
-}
-
-static void on_accepted_frame(void *ctx, struct link *link, const uint8_t *frame, size_t len)
-{
-	on_frame(ctx, link, frame, len);
-}
-
-static void on_down(struct node_runtime *rt, struct link *link, const struct link_down *down)
-{
-	struct rt_link *l = find_by_link(rt, link);
-	if (l == NULL)
-		return;
-	struct node_event ev = {.type = NODE_EV_LINK_DOWN};
-	ev.u.link_down.link = l->handle;
-	ev.u.link_down.orderly = down->is_orderly;
-	ev.u.link_down.reason = down->text;
-	l->handle = 0;
-	step(rt, &ev);
-}
-
-static void on_dialled_down(void *ctx, struct link *link, const struct link_down *down)
-{
-	on_down(((struct rt_dialer *)ctx)->rt, link, down);
-}
-
-static void on_accepted_down(void *ctx, struct link *link, const struct link_down *down)
-{
-	on_down(ctx, link, down);
-}
-
-// A machine that is off is tried for ever; a person wants to read that once, not every second.
-static void on_dial_failed(void *ctx, const char *addr, const struct link_down *down, int64_t next_ns)
-{
-	struct rt_dialer *d = ctx;
-	(void)next_ns;
-	const char *who = d->is_coordinator ? "the coordinator" : d->who.name;
-	bool is_refusal = down->reason == LINK_DOWN_LOST; // during the handshake; a handshake that fails at this end says why itself
-	log_line(d->rt->p.log, d->is_quiet ? LOG_DEBUG : LOG_WARNING, "cannot reach %s at %s: %s%s; trying again", who, addr, down->text,
-		d->is_coordinator && is_refusal ? " (is this machine still a member? hearth status on the coordinator tells)" : "");
-	d->is_quiet = true;
-}
-
-static void fx_connect(struct node_runtime *rt, const struct node_effect *f)
-{
-	struct rt_dialer *d = NULL;
-	for (size_t i = 0; d == NULL && i < DIALERS_MAX; i++)
-		if (rt->dialers[i].dialer == NULL)
-			d = &rt->dialers[i];
-	ASSERT(d != NULL);
-	*d = (struct rt_dialer){.rt = rt, .peer = f->u.connect.peer, .kind = f->u.connect.kind, .is_coordinator = f->u.connect.who == NULL};
-	struct dialer_params p = {
-		.callbacks = {.ctx = d, .on_up = on_dialled_up, .on_frame = on_dialled_frame, .on_down = on_dialled_down},
-		.ctx = d,
-		.params = d->is_coordinator ? coordinator_params : neighbour_params,
-		.on_failed = on_dial_failed,
-		.limits = rt->p.limits,
-		.backoff = &backoff_defaults,
-		.seed = load_u64(rt->p.boot_id) + (uint64_t)(d - rt->dialers),
-	};
-	if (!d->is_coordinator)
-		d->who = *f->u.connect.who;
-	const struct address_list *list = d->is_coordinator ? &rt->p.addresses : &d->who.addresses;
-	p.n_addrs = list->n;
-	memcpy(p.addrs, list->at, sizeof p.addrs);
-	struct errmsg em;
-	if (list->n == 0)
-		return; // it dials us, or steps go through the coordinator
-	if (dialer_open(&d->dialer, rt->p.loop, &p, &em) != OK)
-		log_line(rt->p.log, LOG_ERROR, "cannot dial %s: %s", d->is_coordinator ? "the coordinator" : d->who.name, em.text);
-}
-
-static void fx_disconnect(struct node_runtime *rt, const struct node_effect *f)
-{
-	for (size_t i = 0; i < DIALERS_MAX; i++) {
-		struct rt_dialer *d = &rt->dialers[i];
-		if (d->dialer == NULL || d->kind != f->u.connect.kind || !node_id_is(d->peer, f->u.connect.peer))
-			continue;
-		struct rt_link *l = dialer_link(d->dialer) ? find_by_link(rt, dialer_link(d->dialer)) : NULL;
-		if (l != NULL)
-			l->handle = 0;
-		dialer_close(d->dialer, false);
-		sodium_memzero(d, sizeof *d);
-	}
-	for (size_t i = 0; i < ARRAY_LEN(rt->links); i++) {
-		struct rt_link *l = &rt->links[i];
-		if (l->handle == 0 || !node_id_is(l->peer, f->u.connect.peer))
-			continue;
-		struct link *link = l->link;
-		l->handle = 0;
-		link_abort(link);
-	}
-}
-
-static void fx_refresh(struct node_runtime *rt, const struct node_effect *f)
-{
-	for (size_t i = 0; i < DIALERS_MAX; i++)
-		if (rt->dialers[i].dialer && rt->dialers[i].kind == f->u.connect.kind && node_id_is(rt->dialers[i].peer, f->u.connect.peer))
-			dialer_renew(rt->dialers[i].dialer);
-}
-
-static void fx_close(struct node_runtime *rt, const struct node_effect *f)
-{
-	struct rt_link *l = find_link(rt, f->u.close.link);
-	if (l == NULL)
-		return;
-	// Its on_down comes from the loop.
-	if (f->u.close.orderly)
-		link_close(l->link);
-	else
-		link_cut(l->link);
-}
-
-static void fx_send(struct node_runtime *rt, const struct node_effect *f)
-{
-	uint8_t *payload = f->u.send.buf >= 0 ? rt->bufs + (size_t)f->u.send.buf * rt->buf_bytes + f->u.send.off : NULL;
-	enum err e;
-	if (rt->p.core.local) {
-		struct local_link *to = f->u.send.link == LOCAL_CONTROL ? rt->p.local_control : rt->p.local_data;
-		e = local_link_send(to, 1, f->u.send.head, f->u.send.head_len, payload, f->u.send.len);
-	} else {
-		struct rt_link *l = find_link(rt, f->u.send.link);
-		if (l == NULL)
-			return;
-		e = link_send_or_end(l->link, f->u.send.head, f->u.send.head_len, payload, f->u.send.len);
-	}
-	if (e != OK && e != ERR_CLOSED)
-		log_line(rt->p.log, LOG_ERROR, "a frame could not be sent: %s", err_words(e));
-}
 
 // ---- the engine
 
@@ -660,6 +378,21 @@ static void fx_store(struct node_runtime *rt, const struct node_effect *f)
 
 // ---- the core
 
+static void fx_send(struct node_runtime *rt, const struct node_effect *f)
+{
+	const uint8_t *payload = f->u.send.buf >= 0 ? rt->bufs + (size_t)f->u.send.buf * rt->buf_bytes + f->u.send.off : NULL;
+	node_link_host_send(rt->links, f->u.send.link, f->u.send.head, f->u.send.head_len, payload, f->u.send.len);
+}
+
+static void fx_take(struct node_runtime *rt, const struct node_effect *f)
+{
+	size_t len;
+	const uint8_t *message = node_link_host_message(rt->links, &len);
+	ASSERT(f->u.take.msg_off + f->u.take.len <= len);
+	ASSERT(f->u.take.len <= rt->buf_bytes);
+	memcpy(rt->bufs + (size_t)f->u.take.buf * rt->buf_bytes, message + f->u.take.msg_off, f->u.take.len);
+}
+
 static void fx_exit(struct node_runtime *rt, const struct node_effect *f)
 {
 	bool by_itself = f->u.exit.err == OK && rt->fault.text[0] != '\0';
@@ -669,17 +402,12 @@ static void fx_exit(struct node_runtime *rt, const struct node_effect *f)
 static void carry_out(struct node_runtime *rt, const struct node_effect *f)
 {
 	switch (f->type) {
-	case NODE_FX_CONNECT: fx_connect(rt, f); break;
-	case NODE_FX_DISCONNECT: fx_disconnect(rt, f); break;
-	case NODE_FX_REFRESH: fx_refresh(rt, f); break;
-	case NODE_FX_CLOSE: fx_close(rt, f); break;
+	case NODE_FX_CONNECT: node_link_host_connect(rt->links, f->u.connect.peer, f->u.connect.kind, f->u.connect.who); break;
+	case NODE_FX_DISCONNECT: node_link_host_disconnect(rt->links, f->u.connect.peer, f->u.connect.kind); break;
+	case NODE_FX_REFRESH: node_link_host_refresh(rt->links, f->u.connect.peer, f->u.connect.kind); break;
+	case NODE_FX_CLOSE: node_link_host_end(rt->links, f->u.close.link, f->u.close.orderly); break;
 	case NODE_FX_SEND: fx_send(rt, f); break;
-	case NODE_FX_TAKE:
-		ASSERT(rt->message != NULL);
-		ASSERT(f->u.take.msg_off + f->u.take.len <= rt->message_len);
-		ASSERT(f->u.take.len <= rt->buf_bytes);
-		memcpy(rt->bufs + (size_t)f->u.take.buf * rt->buf_bytes, rt->message + f->u.take.msg_off, f->u.take.len);
-		break;
+	case NODE_FX_TAKE: fx_take(rt, f); break;
 	case NODE_FX_LOAD: fx_load(rt, f); break;
 	case NODE_FX_STOP_LOAD: fx_stop_load(rt); break;
 	case NODE_FX_UNLOAD: fx_unload(rt); break;
@@ -715,68 +443,47 @@ static void step(struct node_runtime *rt, struct node_event *ev)
 		loop_timer_set(rt->p.loop, &rt->timer, deadline);
 }
 
+static void on_event(void *ctx, struct node_event *ev)
+{
+	step(ctx, ev);
+}
+
 static void on_timer(void *ctx)
 {
 	struct node_event ev = {.type = NODE_EV_TICK};
 	step(ctx, &ev);
 }
 
-static void on_local_frame(struct node_runtime *rt, uint32_t handle, const uint8_t *frame, size_t len)
-{
-	rt->message = frame;
-	rt->message_len = len;
-	struct node_event ev = {.type = NODE_EV_MESSAGE};
-	ev.u.message.link = handle;
-	ev.u.message.data = frame;
-	ev.u.message.len = len;
-	step(rt, &ev);
-	rt->message = NULL;
-}
-
-static void on_local_control(void *ctx, uint32_t end, const uint8_t *frame, size_t len)
-{
-	(void)end;
-	on_local_frame(ctx, LOCAL_CONTROL, frame, len);
-}
-
-static void on_local_data(void *ctx, uint32_t end, const uint8_t *frame, size_t len)
-{
-	(void)end;
-	on_local_frame(ctx, LOCAL_DATA, frame, len);
-}
-
-static void start_local(struct node_runtime *rt)
-{
-	static const enum node_link_kind kinds[] = {NODE_LINK_DATA, NODE_LINK_CONTROL};
-	static const uint32_t handles[] = {LOCAL_DATA, LOCAL_CONTROL};
-	local_link_attach(rt->p.local_control, 1, &(struct local_callbacks){.ctx = rt, .on_frame = on_local_control});
-	local_link_attach(rt->p.local_data, 1, &(struct local_callbacks){.ctx = rt, .on_frame = on_local_data});
-	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
-		struct node_event ev = {.type = NODE_EV_LINK_UP};
-		ev.u.link_up.link = handles[i];
-		ev.u.link_up.peer = rt->p.core.coordinator;
-		ev.u.link_up.kind = kinds[i];
-		step(rt, &ev);
-	}
-}
-
 // ---- opening
 
-static enum err open_listener(struct node_runtime *rt, struct errmsg *em)
+static enum err open_links(struct node_runtime *rt, struct errmsg *em)
 {
-	link_params_server(&rt->server, rt->p.keys, rt->p.cluster_id, CANON_VERSION);
-	rt->server.lookup = (struct lnk1_lookup){.ctx = rt, .member = find_member};
-	rt->server.is_node = true;
-	rt->server.member_epoch = rt->p.core.member_epoch.v;
-	struct link_listener_params lp = {
-		.addr = rt->p.listen,
-		.cfg = &rt->server,
-		.limits = rt->p.limits,
+	struct node_link_host_params p = {
+		.loop = rt->p.loop,
 		.log = rt->p.log,
-		.callbacks = {.ctx = rt, .on_up = on_accepted_up, .on_frame = on_accepted_frame, .on_down = on_accepted_down},
+		.core = rt->core,
+		.blocks = rt->p.blocks,
+		.self = rt->p.core.self,
+		.coordinator = rt->p.core.coordinator,
+		.keys = rt->p.keys,
+		.addresses = rt->p.addresses,
+		.limits = rt->p.limits,
 		.ctx = rt,
+		.on_event = on_event,
 	};
-	return link_listener_open(&rt->listener, rt->p.loop, &lp, em);
+	if (rt->p.core.local) {
+		p.local_control = rt->p.local_control;
+		p.local_data = rt->p.local_data;
+	}
+	memcpy(p.coordinator_pk, rt->p.coordinator_pk, KEY_BYTES);
+	memcpy(p.cluster_id, rt->p.cluster_id, CLUSTER_ID_BYTES);
+	memcpy(p.psk, rt->p.psk, KEY_BYTES);
+	memcpy(p.boot_id, rt->p.boot_id, LNK1_BOOT_ID_LEN);
+	enum err e = node_link_host_open(&p, &rt->links, em);
+	sodium_memzero(&p, sizeof p);
+	if (e == OK && rt->p.listen != NULL && !rt->p.core.local)
+		e = node_link_host_listen(rt->links, rt->p.listen, rt->p.core.member_epoch, &rt->p.core.port, em);
+	return e;
 }
 
 enum err node_runtime_open(const struct node_runtime_params *p, struct node_runtime **out, struct errmsg *em)
@@ -787,7 +494,6 @@ enum err node_runtime_open(const struct node_runtime_params *p, struct node_runt
 	rt->p = *p;
 	rt->core = calloc(1, node_size());
 	rt->fx = calloc(1, sizeof *rt->fx);
-	rt->last_handle = LOCAL_DATA;
 	loop_timer_init(&rt->timer, on_timer, rt);
 	struct rt_job *jobs[] = {&rt->forward, &rt->load, &rt->store};
 	const loop_fn dones[] = {on_forward, on_load, on_store};
@@ -798,19 +504,17 @@ enum err node_runtime_open(const struct node_runtime_params *p, struct node_runt
 	enum err e = rt->core && rt->fx ? OK : errmsg_fail(em, ERR_NOMEM, "no memory for the node");
 	if (e == OK && p->core.keep_disk_bytes > 0)
 		e = kept_disk_open(p->keep_dir, p->loop, on_kept_disk, rt, &rt->kept_disk, em);
-	if (e == OK && p->listen != NULL && !p->core.local)
-		e = open_listener(rt, em);
+	if (e == OK)
+		e = open_links(rt, em);
 	if (e != OK) {
 		node_runtime_close(rt);
 		return e;
 	}
-	if (rt->listener)
-		rt->p.core.port = link_listener_port(rt->listener);
 	node_init(rt->core, &rt->p.core);
 	struct node_event ev = {.type = NODE_EV_START};
 	step(rt, &ev);
 	if (p->core.local)
-		start_local(rt);
+		node_link_host_start_local(rt->links);
 	*out = rt;
 	return OK;
 }
@@ -828,14 +532,7 @@ void node_runtime_close(struct node_runtime *rt)
 	rt->is_closing = true;
 	if (rt->p.is_cached)
 		node_blocks_stop_load(rt->p.blocks);
-	local_link_detach(rt->p.local_control, 1);
-	local_link_detach(rt->p.local_data, 1);
-	for (size_t i = 0; i < DIALERS_MAX; i++)
-		dialer_close(rt->dialers[i].dialer, false);
-	for (size_t i = 0; i < ARRAY_LEN(rt->links); i++)
-		if (rt->links[i].handle != 0 && !rt->links[i].by_us)
-			link_abort(rt->links[i].link);
-	link_listener_close(rt->listener);
+	node_link_host_close(rt->links);
 	loop_timer_clear(rt->p.loop, &rt->timer);
 	loop_run_until(rt->p.loop, jobs_are_done, rt, INT64_MAX); // a batch under way ends within seconds
 	stage_work_close(rt->work);

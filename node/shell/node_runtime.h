@@ -10,7 +10,6 @@
 #include "engine/residency.h"
 #include "engine/worker.h"
 #include "model/model.h"
-#include "node/shell/dialer.h"
 #include "node/shell/node_blocks.h"
 #include "net/local_link.h"
 #include "net/loop.h"
