@@ -180,3 +180,38 @@ void lnk1_talk_whole(struct lnk1_talk *t, struct lnk1_fixture *f, unsigned salt)
 	lnk1_client_finish(&t->client, &t->client_link);
 	lnk1_server_finish(&t->server, &t->server_link);
 }
+
+void lnk1_assert_server_failed(const struct lnk1_server *s, enum lnk1_failure why)
+{
+	struct lnk1_server left = *s;
+	ASSERT(left.failure == why);
+	left.failure = 0;
+	left.stage = 0;
+	if (left.blames_invite)
+		memset(left.token_id, 0, sizeof left.token_id);
+	left.blames_invite = false;
+	ASSERT(sodium_is_zero((const uint8_t *)&left, sizeof left));
+}
+
+void lnk1_assert_client_failed(const struct lnk1_client *c, enum lnk1_failure why)
+{
+	struct lnk1_client left = *c;
+	ASSERT(left.failure == why);
+	left.failure = 0;
+	left.stage = 0;
+	ASSERT(sodium_is_zero((const uint8_t *)&left, sizeof left));
+}
+
+enum lnk1_failure lnk1_answer_to(const struct lnk1_fixture *f, const uint8_t m1[LNK1_M1_LEN])
+{
+	struct lnk1_server s;
+	struct lnk1_server_random rnd = lnk1_server_randomness(0);
+	lnk1_server_init(&s, &f->cfg, &rnd);
+	enum lnk1_step step = lnk1_feed_server(&s, m1, LNK1_M1_LEN);
+	ASSERT(step == LNK1_SEND || step == LNK1_FAILED);
+	enum lnk1_failure why = s.failure;
+	if (step == LNK1_FAILED)
+		lnk1_assert_server_failed(&s, why);
+	lnk1_server_deinit(&s);
+	return why;
+}

@@ -44,4 +44,10 @@ void lnk1_talk_whole(struct lnk1_talk *t, struct lnk1_fixture *f, unsigned salt)
 enum lnk1_step lnk1_feed_server(struct lnk1_server *s, const uint8_t *msg, size_t len);
 enum lnk1_step lnk1_feed_client(struct lnk1_client *c, const uint8_t *msg, size_t len);
 
+// A failed machine holds nothing but why.
+void lnk1_assert_server_failed(const struct lnk1_server *s, enum lnk1_failure why);
+void lnk1_assert_client_failed(const struct lnk1_client *c, enum lnk1_failure why);
+// lnk1_answer_to gives a fresh server this M1 and says how that ends: 0 when it answers.
+enum lnk1_failure lnk1_answer_to(const struct lnk1_fixture *f, const uint8_t m1[LNK1_M1_LEN]);
+
 #endif
