@@ -134,41 +134,63 @@ static void frame(struct world *w, size_t link, const uint8_t *bytes, size_t len
 	free(exact);
 }
 
-static void look(struct world *w, struct coord_status *st)
+// What the member at the far end of a link knows of its plan.
+struct view {
+	struct coord_status st;
+	struct plan_epoch epoch;
+	int32_t stage, n_stages;
+};
+
+static void look(struct world *w, size_t link, struct view *v)
 {
-	*st = (struct coord_status){.members = w->members, .members_cap = ARRAY_LEN(w->members)};
-	coordinator_status(w->core, st);
+	*v = (struct view){.st = {.members = w->members, .members_cap = ARRAY_LEN(w->members)}, .stage = -1};
+	coordinator_status(w->core, &v->st);
+	int32_t chain = 0;
+	for (int32_t i = 0; i < v->st.n_members; i++) {
+		const struct coord_member_status *m = &v->st.members[i];
+		if (!node_id_is(m->id, member_id((uint32_t)link / 3)))
+			continue;
+		v->stage = m->stage;
+		chain = m->chain > 0 ? m->chain : 0;
+	}
+	v->epoch = v->st.chains[chain].plan_epoch;
+	v->n_stages = v->st.chains[chain].n_stages;
 }
 
 static void send_control(struct world *w, size_t link)
 {
-	struct coord_status st;
+	struct view v;
 	struct msg m;
 	uint8_t a = reader_u8(&w->in), b = reader_u8(&w->in), bytes[MSG_ENCODED_MAX];
-	look(w, &st);
+	look(w, link, &v);
 	msg_sample((enum msg_type)(1 + a % MSG_NODE_REPORT), &m);
 	switch (m.type) {
 	case MSG_HELLO:
 		memset(m.u.hello.model_hash, b % 16 == 0, HASH_BYTES);
-		m.u.hello.epoch.v = b & 0x80 ? st.plan_epoch.v : 0;
+		m.u.hello.epoch.v = b & 0x80 ? v.epoch.v : 0;
 		m.u.hello.kept = b & 0x40;
+		m.u.hello.layers_max = b & 0x20 ? b & 7 : 0; // with too little room for what it has, too
 		break;
 	case MSG_LOADED:
-		m.u.loaded.epoch = st.plan_epoch;
+		m.u.loaded.epoch = v.epoch;
 		if (b % 8 != 0)
 			m.u.loaded.error[0] = '\0';
 		break;
 	case MSG_STEP_FAILED:
-		m.u.step_failed.epoch = st.plan_epoch;
+		m.u.step_failed.epoch = v.epoch;
 		m.u.step_failed.session.v = FIRST_SESSION - 1 + b % 8;
 		m.u.step_failed.code = (enum step_failure)(STEP_NON_FINITE + (b >> 3) % 3);
 		break;
 	case MSG_PEER_LINK:
-		m.u.peer_link.epoch = st.plan_epoch;
+		m.u.peer_link.epoch = v.epoch;
 		m.u.peer_link.broken = b % 4 == 0;
 		break;
+	case MSG_NODE_REPORT:
+		memset(&m.u.node_report.weights.read, b, sizeof m.u.node_report.weights.read);
+		m.u.node_report.next_late = m.u.node_report.disk_written = b & 1 ? UINT64_MAX : b;
+		break;
 	case MSG_LINK_RTT:
-		m.u.link_rtt.peer = st.members[b % (st.n_members > 0 ? st.n_members : 1)].id;
+		m.u.link_rtt.peer = v.st.members[b % (v.st.n_members > 0 ? v.st.n_members : 1)].id;
 		break;
 	default:
 		break;
@@ -178,22 +200,18 @@ static void send_control(struct world *w, size_t link)
 
 static void send_step(struct world *w, size_t link)
 {
-	struct coord_status st;
+	struct view v;
 	uint8_t a = reader_u8(&w->in), b = reader_u8(&w->in), c = reader_u8(&w->in),
 		bytes[FRAME_STEP_BYTES + 8 * HIDDEN * 4] = {0};
-	look(w, &st);
-	int32_t stage = -1;
-	for (int32_t i = 0; i < st.n_members; i++)
-		if (node_id_is(st.members[i].id, member_id((uint32_t)link / 3)))
-			stage = st.members[i].stage;
+	look(w, link, &v);
 	struct step s = {.reply = (enum step_reply)(a % 3),
-		.epoch = {st.plan_epoch.v - (a >> 7)},
+		.epoch = {v.epoch.v - (a >> 7)},
 		.session = {FIRST_SESSION + b % 16},
 		.seq = b >> 4,
 		.pos = c & 15,
 		.n_tokens = 1 + (c >> 4) % 4,
-		.src_span = (uint16_t)(stage + (a & 0x20 ? 2 : 0)), // of two machines, in the second round
-		.dst_span = a & 0x40 ? (uint16_t)(stage + 1) : SPAN_HEAD};
+		.src_span = (uint16_t)(v.stage + (a & 0x20 ? v.n_stages : 0)), // in the second round
+		.dst_span = a & 0x40 ? (uint16_t)(v.stage + 1) : SPAN_HEAD};
 	uint32_t rows = s.reply == REPLY_ALL || (a & 0x40) ? s.n_tokens : s.reply == REPLY_LAST;
 	s.payload_len = rows * HIDDEN * 4;
 	step_encode(&s, bytes);
@@ -202,13 +220,13 @@ static void send_step(struct world *w, size_t link)
 
 static void send_credit(struct world *w, size_t link)
 {
-	struct coord_status st;
+	struct view v;
 	uint8_t a = reader_u8(&w->in), bytes[FRAME_CREDIT_BYTES];
-	look(w, &st);
+	look(w, link, &v);
 	struct credit c = {.n = (uint16_t)(1 + a % 2),
 		.src_span = (uint16_t)(a >> 2 & 3),
 		.dst_span = a & 0x80 ? (uint16_t)(a >> 4 & 3) : SPAN_HEAD,
-		.epoch = st.plan_epoch};
+		.epoch = v.epoch};
 	credit_encode(&c, bytes);
 	frame(w, link, bytes, sizeof bytes);
 }
@@ -349,6 +367,9 @@ static void one(struct world *w)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static const struct placed_stage whole[] = {{"node1", 4}}, halves[] = {{"node2", 2}, {"node3", 2}};
+	static const struct placed_chain placement[] = {{1, whole}, {2, halves}};
+	static const int32_t n_chains[] = {1, 1, 1, 2, 1, 2, 3}; // the first of two is placed
 	const struct coordinator_config config = {.self = {{99}},
 		.n_layers = 4,
 		.hidden_dim = HIDDEN,
@@ -358,6 +379,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.chunk_max = 4,
 		.hop_credits = 3,
 		.n_rounds = size % 3 == 0 ? 2 : 1,
+		.n_chains = n_chains[size % ARRAY_LEN(n_chains)],
+		.placement = size % ARRAY_LEN(n_chains) == 3 ? placement : NULL,
 		.stop_ids = {7},
 		.n_stop_ids = 1,
 		.session_wait_ns = 20000000000,
