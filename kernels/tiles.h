@@ -62,7 +62,11 @@ INLINE void tile_times_tokens(enum dtype type, const struct tile *tile, int32_t 
 INLINE tile_floats tree_of(tile_floats (*l)[MICRO], int32_t t)
 {
 	tile_floats first = (l[0][t] + l[1][t]) + (l[2][t] + l[3][t]);
-	return TILE_LANES == 4 ? first : first + ((l[4][t] + l[5][t]) + (l[6][t] + l[7][t]));
+#if TILE_LANES == 4
+	return first;
+#else
+	return first + ((l[4][t] + l[5][t]) + (l[6][t] + l[7][t]));
+#endif
 }
 
 // tile_rows computes n_rows (1 to TILE_ROWS) outputs of tokens [begin, begin + n). Rows past the last repeat it and are not written.
