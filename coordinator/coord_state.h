@@ -13,6 +13,7 @@
 #define LINK_BLOCKS_MAX (LINKS_PER_MEMBER * (SWARM_NODES_MAX + 1) / LINK_BLOCK + 1)
 #define LINK_PLACES 8192     // a power of two, more than there are links
 #define PAIRS_MAX STAGES_MAX // neighbours of one ring
+#define PAIR_FIGURES_MAX 512 // ways between two nodes that are remembered: those of eight rings
 
 enum member_state { MEMBER_ABSENT, MEMBER_CONNECTED, MEMBER_READY, MEMBER_REFUSED };
 
@@ -48,6 +49,8 @@ struct member {
 	struct round_trip rtt;      // of its control links
 	uint64_t n_heard, n_late;   // frames on all its links; those that were late for theirs
 	struct msg_node_report report; // the last one of its process
+	struct device_profile profile; // the last one of its machine; n_threads 0: none yet
+	struct link_figures to_node, from_node; // the coordinator's way to it, and its way here as it told
 	struct round_trip next_rtt; // to the next stage, by its own measure; of the plan
 	struct node_id next_peer;   // that was of
 	int32_t first_link;         // of its links; -1: none
@@ -81,6 +84,13 @@ enum plan_state {
 	PLAN_KEYS,    // drawing pairwise psks
 	PLAN_LOADING, // sent, not every stage is ready
 	PLAN_READY,
+};
+
+// What a node told of its way to another one. Outlives plans: whoever was a neighbour once need not be measured again.
+struct pair_figures {
+	struct node_id from, to;
+	struct link_figures figures;
+	int64_t told_ns; // 0: a free place
 };
 
 // A chain: one whole ring of machines, which hold every layer of the model once, with its own plans, credits and slots. A member is in one
@@ -188,6 +198,8 @@ struct coordinator {
 	bool had_plan;   // one has been ready once
 	uint64_t last_epoch;
 	struct pair *pairs; // (n_chains * PAIRS_MAX) places
+	struct pair_figures pair_figures[PAIR_FIGURES_MAX];
+	struct device_profile own_profile; // of this machine; n_threads 0: none yet
 	bool random_asked;
 
 	int32_t n_sessions;
@@ -267,6 +279,14 @@ void members_on_hello(struct coordinator *c, int32_t member, const struct msg_he
 // members_expire forgets invites that are over, secrets and all.
 void members_expire(struct coordinator *c, struct coord_effects *fx);
 int64_t members_deadline_ns(const struct coordinator *c);
+
+// member_figures.c: what is known of machines and of the ways between them.
+void member_figures_on_profile(struct coordinator *c, int32_t member, const struct device_profile *p);
+void member_figures_on_link(struct coordinator *c, int32_t member, const struct msg *m);
+// member_figures_of_pair returns what is known of a way between two nodes, or NULL.
+const struct link_figures *member_figures_of_pair(const struct coordinator *c, struct node_id from, struct node_id to);
+// member_figures_forget: a node is no member any more.
+void member_figures_forget(struct coordinator *c, struct node_id id);
 
 // planning.c
 bool planning_say_missing(const struct coordinator *c, char why[REASON_CAP], const char *what, int32_t have, int32_t want);

@@ -138,20 +138,6 @@ static void on_peer_link(struct coordinator *c, int32_t member, const struct msg
 	coord_lose_member(c, member, "its direct link to a neighbour broke", fx);
 }
 
-// on_link_rtt keeps what a stage measured of its way to the next one.
-static void on_link_rtt(struct coordinator *c, int32_t member, const struct msg *m)
-{
-	struct member *mb = &c->members[member];
-	const struct chain *ch = member_chain(c, member);
-	int32_t next = ch != NULL && mb->stage >= 0 ? planning_next(&ch->plan, mb->stage) : -1;
-	if (next < 0 || !node_id_is(ch->plan.stages[next].node, m->u.link_rtt.peer))
-		return;
-	if (!node_id_is(mb->next_peer, m->u.link_rtt.peer))
-		mb->next_rtt = (struct round_trip){.n = 0};
-	mb->next_peer = m->u.link_rtt.peer;
-	round_trip_note(&mb->next_rtt, (int64_t)m->u.link_rtt.rtt_us * 1000);
-}
-
 static void on_control(struct coordinator *c, struct coord_link *l, const uint8_t *data, size_t len, struct coord_effects *fx)
 {
 	struct msg m;
@@ -174,7 +160,8 @@ static void on_control(struct coordinator *c, struct coord_link *l, const uint8_
 	case MSG_LOADED: planning_on_loaded(c, member, m.u.loaded.epoch, m.u.loaded.error, fx); return;
 	case MSG_STEP_FAILED: ring_on_step_failed(c, member, &m, fx); return;
 	case MSG_PEER_LINK: on_peer_link(c, member, &m, fx); return;
-	case MSG_LINK_RTT: on_link_rtt(c, member, &m); return;
+	case MSG_LINK_RTT: member_figures_on_link(c, member, &m); return;
+	case MSG_PROFILE: member_figures_on_profile(c, member, &m.u.profile); return;
 	case MSG_NODE_REPORT: c->members[member].report = m.u.node_report; return;
 	case MSG_LEAVING:
 		c->members[member].leaving = true;
@@ -400,6 +387,7 @@ void coordinator_step(struct coordinator *c, const struct coord_event *ev, struc
 	case COORD_EV_FORWARD_DONE: sessions_on_forward_done(c, ev, fx); break;
 	case COORD_EV_SAMPLED: sessions_on_sampled(c, ev, fx); break;
 	case COORD_EV_STORED: members_on_stored(c, ev, fx); break;
+	case COORD_EV_PROBED: c->own_profile = *ev->u.probed.profile; break;
 	case COORD_EV_RANDOM: planning_on_random(c, ev, fx); break;
 	case COORD_EV_TICK: on_tick(c, fx); break;
 	}
@@ -470,7 +458,7 @@ static void member_status(const struct coordinator *c, const struct member *m, s
 {
 	const struct chain *ch = member_chain(c, (int32_t)(m - c->members));
 	*out = (struct coord_member_status){.id = m->record.id, .is_local = m->is_local, .chain = m->chain, .stage = m->stage, .n_relayed = m->n_relayed, .rtt = m->rtt,
-		.n_heard = m->n_heard, .n_late = m->n_late, .report = m->report};
+		.n_heard = m->n_heard, .n_late = m->n_late, .report = m->report, .profile = m->profile, .to_node = m->to_node, .from_node = m->from_node};
 	text_copy(out->name, sizeof out->name, m->hello.name);
 	text_copy(out->state, sizeof out->state, state_words(c, m));
 	text_copy(out->detail, sizeof out->detail, m->detail);
@@ -483,6 +471,9 @@ static void member_status(const struct coordinator *c, const struct member *m, s
 	int32_t next = planning_next(&ch->plan, m->stage);
 	if (next >= 0 && node_id_is(ch->plan.stages[next].node, m->next_peer))
 		out->next_rtt = m->next_rtt;
+	const struct link_figures *way = next >= 0 ? member_figures_of_pair(c, m->record.id, ch->plan.stages[next].node) : NULL;
+	if (way != NULL)
+		out->next_link_figures = *way;
 	bool is_direct = m->next_direct || (next >= 0 && !planning_is_between_machines(c, ch, m->stage)); // over no relay but the machine it is for
 	text_copy(out->next_link, sizeof out->next_link, next < 0 ? "head" : is_direct ? "direct" : "relay");
 }

@@ -115,6 +115,7 @@ enum coord_event_type {
 	COORD_EV_FORWARD_DONE,
 	COORD_EV_SAMPLED,
 	COORD_EV_STORED,
+	COORD_EV_PROBED,      // of this machine, when no node is beside the coordinator: the local node tells by itself
 	COORD_EV_RANDOM,
 	COORD_EV_TICK,
 };
@@ -199,6 +200,9 @@ struct coord_event {
 			uint32_t id;
 			enum err err;
 		} stored;
+		struct {
+			const struct device_profile *profile; // copied
+		} probed;
 		struct {
 			uint8_t bytes[KEY_BYTES];
 		} random;
@@ -370,6 +374,9 @@ struct coord_member_status {
 	uint64_t n_relayed;  // frames the coordinator passed on for it
 	struct round_trip rtt;      // between it and the coordinator, once a second
 	struct round_trip next_rtt; // between it and the next stage, over their direct link; n 0: none yet
+	struct device_profile profile; // n_threads 0: it has not told
+	struct link_figures to_node, from_node; // the coordinator's way to it and back, each as its sender sees it
+	struct link_figures next_link_figures;  // its way to the next stage
 	uint64_t n_heard, n_late;   // frames it sent us; those that ended a silence longer than 99 of 100 of that link
 	struct msg_node_report report; // zeroes: none yet, or nothing to report
 };

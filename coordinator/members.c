@@ -521,6 +521,7 @@ static void on_revoke_stored(struct coordinator *c, const struct store_wait *w, 
 	if (inv >= 0)
 		wipe_invite(c, inv);
 	planning_forget_pairs(c, w->node);
+	member_figures_forget(c, w->node);
 	memset(&c->members[i], 0, sizeof c->members[i]);
 	c->members[i].chain = c->members[i].stage = c->members[i].first_link = -1;
 	c->pauses_changed = true;

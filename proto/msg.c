@@ -239,31 +239,85 @@ static enum err get_grant(const Hearth__JoinGrant *p, struct msg_join_grant *m, 
 	return get_addresses(p->addresses, p->n_addresses, &m->addresses, em);
 }
 
+// are_counts: each below 2^62, so that sums and products with small numbers cannot wrap.
+static bool are_counts(const uint64_t *counts, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (counts[i] >= UINT64_C(1) << 62)
+			return false;
+	return true;
+}
+
 static enum err get_weight_report(const Hearth__WeightReport *p, struct msg_weight_report *m, struct errmsg *em)
 {
-	const uint64_t max = (UINT64_C(1) << 62) - 1, counts[] = {p->pinned, p->streamed, p->window, p->read, p->read_us, p->stall_us, p->steps};
+	const uint64_t counts[] = {p->pinned, p->streamed, p->window, p->read, p->read_us, p->stall_us, p->steps};
 	*m = (struct msg_weight_report){.reader = p->reader, .locked = p->locked, .pinned = p->pinned, .streamed = p->streamed, .window = p->window,
 		.read = p->read, .read_us = p->read_us, .stall_us = p->stall_us, .steps = p->steps};
-	for (size_t i = 0; i < ARRAY_LEN(counts); i++)
-		if (counts[i] > max)
-			return bad(em, "a count of weights");
+	if (!are_counts(counts, ARRAY_LEN(counts)))
+		return bad(em, "a count of weights");
 	return p->reader == 1 || p->reader == 2 ? OK : bad(em, "reader");
 }
 
 static enum err get_node_report(const Hearth__NodeReport *p, struct msg_node_report *m, struct errmsg *em)
 {
-	const uint64_t max = (UINT64_C(1) << 62) - 1;
+	const uint64_t counts[] = {p->disk_written, p->disk_read, p->tokens, p->next_heard, p->decode_bytes, p->decode_us, p->visits, p->prefill_flop, p->prefill_us};
 	*m = (struct msg_node_report){.disk_written = p->disk_written, .disk_read = p->disk_read, .n_tokens = p->tokens, .next_heard = p->next_heard,
-		.next_late = p->next_late};
-	if (p->disk_written > max || p->disk_read > max || p->tokens > max || p->next_heard > max || p->next_late > p->next_heard)
+		.next_late = p->next_late, .decode_bytes = p->decode_bytes, .decode_us = p->decode_us, .n_visits = p->visits, .prefill_flop = p->prefill_flop,
+		.prefill_us = p->prefill_us};
+	if (!are_counts(counts, ARRAY_LEN(counts)) || p->next_late > p->next_heard)
 		return bad(em, "a count");
 	return p->weights != NULL ? get_weight_report(p->weights, &m->weights, em) : OK;
 }
 
 static enum err get_link_rtt(const Hearth__LinkRtt *p, struct msg *m, struct errmsg *em)
 {
-	enum err e = get_bytes(p->peer, m->u.link_rtt.peer.b, NODE_ID_BYTES, "peer", em);
-	return e == OK ? get_int(p->rtt_us, 0, LINK_RTT_MAX_US, &m->u.link_rtt.rtt_us, "rtt_us", em) : e;
+	struct link_figures *f = &m->u.link_rtt.figures;
+	TRY(get_bytes(p->peer, m->u.link_rtt.peer.b, NODE_ID_BYTES, "peer", em));
+	TRY(get_int(p->rtt_us, 0, LINK_RTT_MAX_US, &m->u.link_rtt.rtt_us, "rtt_us", em));
+	TRY(get_int(p->p50_us, 0, LINK_RTT_MAX_US, &f->p50_us, "p50_us", em));
+	TRY(get_int(p->p90_us, p->p50_us, LINK_RTT_MAX_US, &f->p90_us, "p90_us", em));
+	TRY(get_int(p->p99_us, p->p90_us, LINK_RTT_MAX_US, &f->p99_us, "p99_us", em));
+	TRY(get_int(p->mean_us, 0, LINK_RTT_MAX_US, &f->mean_us, "mean_us", em));
+	f->n = p->n;
+	f->rate_bps = p->rate;
+	f->rate_least_bps = p->rate_least;
+	if (!are_counts(&f->n, 1) || f->rate_bps > PROFILE_RATE_MAX || f->rate_least_bps > PROFILE_RATE_MAX)
+		return bad(em, "a link's rate");
+	return OK;
+}
+
+static void get_conditions(const Hearth__Profile *p, struct device_conditions *c)
+{
+	*c = (struct device_conditions){.has = p->has, .on_battery = p->on_battery != 0, .battery_percent = p->battery_percent, .heat_mc = p->heat_mc,
+		.load_milli = p->load_milli, .cpu_pressure = p->cpu_pressure, .memory_pressure = p->memory_pressure};
+}
+
+static enum err get_profile(const Hearth__Profile *p, struct device_profile *m, struct errmsg *em)
+{
+	TRY(get_text(p->cpu, m->cpu, sizeof m->cpu, "cpu", em));
+	if (p->n_rate_types > PROFILE_RATES_MAX || p->n_rate_decodes != p->n_rate_types || p->n_rate_prefills != p->n_rate_types)
+		return bad(em, "rates");
+	m->n_threads = p->n_threads;
+	m->n_threads_best = p->n_threads_best;
+	m->n_cpus = p->n_cpus;
+	m->visit_ns = p->visit_ns;
+	m->memory_bytes = p->memory_bytes;
+	m->available_bytes = p->available_bytes;
+	m->cap_bytes = p->cap_bytes;
+	m->reserved_bytes = p->reserved_bytes;
+	m->disk_mmap_bps = p->disk_mmap;
+	m->disk_direct_bps = p->disk_direct;
+	m->reader = p->reader;
+	for (size_t i = 0; i < p->n_rate_types; i++) {
+		if (dtype_find(p->rate_types[i]) == NULL)
+			return bad(em, "rate of an unknown type");
+		m->rates[i].type = (enum dtype)p->rate_types[i];
+		m->rates[i].decode_bps = p->rate_decodes[i];
+		m->rates[i].prefill_flops = p->rate_prefills[i];
+	}
+	m->n_rates = (int32_t)p->n_rate_types;
+	get_conditions(p, &m->at);
+	return device_profile_check(m, em) == OK ? OK : ERR_FORMAT;
 }
 
 static enum err get_body(const Hearth__Control *c, struct msg *m, struct errmsg *em)
@@ -303,6 +357,7 @@ static enum err get_body(const Hearth__Control *c, struct msg *m, struct errmsg 
 	case HEARTH__CONTROL__BODY_JOIN_GRANT: m->type = MSG_JOIN_GRANT; return get_grant(c->join_grant, &m->u.join_grant, em);
 	case HEARTH__CONTROL__BODY_JOIN_ACK: m->type = MSG_JOIN_ACK; return OK;
 	case HEARTH__CONTROL__BODY_NODE_REPORT: m->type = MSG_NODE_REPORT; return get_node_report(c->node_report, &m->u.node_report, em);
+	case HEARTH__CONTROL__BODY_PROFILE: m->type = MSG_PROFILE; return get_profile(c->profile, &m->u.profile, em);
 	case HEARTH__CONTROL__BODY_LINK_RTT: m->type = MSG_LINK_RTT; return get_link_rtt(c->link_rtt, m, em);
 	default: return errmsg_fail(em, ERR_FORMAT, "no known body");
 	}
@@ -444,6 +499,61 @@ static bool put_weights(const struct msg_weight_report *m, Hearth__WeightReport 
 	return m->reader != 0;
 }
 
+static size_t put_profile(const struct device_profile *m, Hearth__Control *c, uint8_t *out)
+{
+	uint32_t types[PROFILE_RATES_MAX];
+	uint64_t decodes[PROFILE_RATES_MAX], prefills[PROFILE_RATES_MAX];
+	Hearth__Profile p = HEARTH__PROFILE__INIT;
+	ASSERT(m->n_rates >= 0 && m->n_rates <= PROFILE_RATES_MAX);
+	for (int32_t i = 0; i < m->n_rates; i++) {
+		types[i] = (uint32_t)m->rates[i].type;
+		decodes[i] = m->rates[i].decode_bps;
+		prefills[i] = m->rates[i].prefill_flops;
+	}
+	p.cpu = text_out(m->cpu);
+	p.n_threads = m->n_threads;
+	p.n_threads_best = m->n_threads_best;
+	p.n_cpus = m->n_cpus;
+	p.visit_ns = m->visit_ns;
+	p.memory_bytes = m->memory_bytes;
+	p.available_bytes = m->available_bytes;
+	p.cap_bytes = m->cap_bytes;
+	p.reserved_bytes = m->reserved_bytes;
+	p.disk_mmap = m->disk_mmap_bps;
+	p.disk_direct = m->disk_direct_bps;
+	p.reader = m->reader;
+	p.n_rate_types = p.n_rate_decodes = p.n_rate_prefills = (size_t)m->n_rates;
+	p.rate_types = types;
+	p.rate_decodes = decodes;
+	p.rate_prefills = prefills;
+	p.has = m->at.has;
+	p.on_battery = m->at.on_battery;
+	p.battery_percent = m->at.battery_percent;
+	p.heat_mc = m->at.heat_mc;
+	p.load_milli = m->at.load_milli;
+	p.cpu_pressure = m->at.cpu_pressure;
+	p.memory_pressure = m->at.memory_pressure;
+	c->profile = &p;
+	return pack(c, HEARTH__CONTROL__BODY_PROFILE, out);
+}
+
+static size_t put_rtt(const struct msg *m, Hearth__Control *c, uint8_t *out)
+{
+	const struct link_figures *f = &m->u.link_rtt.figures;
+	Hearth__LinkRtt p = HEARTH__LINK_RTT__INIT;
+	p.peer = bytes_out(m->u.link_rtt.peer.b, NODE_ID_BYTES);
+	p.rtt_us = (uint32_t)m->u.link_rtt.rtt_us;
+	p.n = f->n;
+	p.p50_us = (uint32_t)f->p50_us;
+	p.p90_us = (uint32_t)f->p90_us;
+	p.p99_us = (uint32_t)f->p99_us;
+	p.mean_us = (uint32_t)f->mean_us;
+	p.rate = f->rate_bps;
+	p.rate_least = f->rate_least_bps;
+	c->link_rtt = &p;
+	return pack(c, HEARTH__CONTROL__BODY_LINK_RTT, out);
+}
+
 static size_t put_small(const struct msg *m, Hearth__Control *c, uint8_t *out)
 {
 	Hearth__Welcome welcome = HEARTH__WELCOME__INIT;
@@ -456,7 +566,6 @@ static size_t put_small(const struct msg *m, Hearth__Control *c, uint8_t *out)
 	Hearth__Leaving leaving = HEARTH__LEAVING__INIT;
 	Hearth__Bye bye = HEARTH__BYE__INIT;
 	Hearth__JoinAck ack = HEARTH__JOIN_ACK__INIT;
-	Hearth__LinkRtt rtt = HEARTH__LINK_RTT__INIT;
 	Hearth__NodeReport report = HEARTH__NODE_REPORT__INIT;
 	Hearth__WeightReport weights = HEARTH__WEIGHT_REPORT__INIT;
 	switch (m->type) {
@@ -503,15 +612,15 @@ static size_t put_small(const struct msg *m, Hearth__Control *c, uint8_t *out)
 		report.tokens = m->u.node_report.n_tokens;
 		report.next_heard = m->u.node_report.next_heard;
 		report.next_late = m->u.node_report.next_late;
+		report.decode_bytes = m->u.node_report.decode_bytes;
+		report.decode_us = m->u.node_report.decode_us;
+		report.visits = m->u.node_report.n_visits;
+		report.prefill_flop = m->u.node_report.prefill_flop;
+		report.prefill_us = m->u.node_report.prefill_us;
 		if (put_weights(&m->u.node_report.weights, &weights))
 			report.weights = &weights;
 		c->node_report = &report;
 		return pack(c, HEARTH__CONTROL__BODY_NODE_REPORT, out);
-	case MSG_LINK_RTT:
-		rtt.peer = bytes_out(m->u.link_rtt.peer.b, NODE_ID_BYTES);
-		rtt.rtt_us = (uint32_t)m->u.link_rtt.rtt_us;
-		c->link_rtt = &rtt;
-		return pack(c, HEARTH__CONTROL__BODY_LINK_RTT, out);
 	case MSG_LEAVING: c->leaving = &leaving; return pack(c, HEARTH__CONTROL__BODY_LEAVING, out);
 	case MSG_BYE: c->bye = &bye; return pack(c, HEARTH__CONTROL__BODY_BYE, out);
 	default: c->join_ack = &ack; return pack(c, HEARTH__CONTROL__BODY_JOIN_ACK, out);
@@ -525,6 +634,8 @@ size_t msg_encode(const struct msg *m, uint8_t out[MSG_ENCODED_MAX])
 	case MSG_HELLO: return put_hello(&m->u.hello, &c, out);
 	case MSG_PLAN: return put_plan(&m->u.plan, &c, out);
 	case MSG_JOIN_GRANT: return put_grant(&m->u.join_grant, &c, out);
+	case MSG_LINK_RTT: return put_rtt(m, &c, out);
+	case MSG_PROFILE: return put_profile(&m->u.profile, &c, out);
 	default: return put_small(m, &c, out);
 	}
 }
@@ -536,6 +647,7 @@ const char *msg_name(enum msg_type t)
 		[MSG_LOADED] = "Loaded", [MSG_CANCEL] = "Cancel", [MSG_STEP_FAILED] = "StepFailed", [MSG_PEER_LINK] = "PeerLink",
 		[MSG_REVOKED] = "Revoked", [MSG_LEAVING] = "Leaving", [MSG_BYE] = "Bye", [MSG_JOIN_GRANT] = "JoinGrant",
 		[MSG_JOIN_ACK] = "JoinAck", [MSG_LINK_RTT] = "LinkRtt", [MSG_NODE_REPORT] = "NodeReport",
+		[MSG_PROFILE] = "Profile",
 	};
 	return (size_t)t < ARRAY_LEN(names) && names[t] ? names[t] : "unknown";
 }

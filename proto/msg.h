@@ -6,6 +6,7 @@
 #ifndef HEARTH_PROTO_MSG_H
 #define HEARTH_PROTO_MSG_H
 
+#include "base/device_profile.h"
 #include "base/err.h"
 #include "base/ids.h"
 #include "base/layer_spans.h"
@@ -80,6 +81,7 @@ enum msg_type {
 	MSG_JOIN_ACK,
 	MSG_LINK_RTT,
 	MSG_NODE_REPORT,
+	MSG_PROFILE,
 };
 
 // Counts of one process of a node, each below 2^62.
@@ -96,6 +98,16 @@ struct msg_node_report {
 	uint64_t n_tokens;                // that passed its layers
 	uint64_t next_heard, next_late;   // frames on the direct link to the next stage; those that were late for it
 	struct msg_weight_report weights;
+	uint64_t decode_bytes, decode_us, n_visits; // visits of one token: weights read, computing without waiting for the disk
+	uint64_t prefill_flop, prefill_us;          // visits of many tokens
+};
+
+// What one end knows of its way to another (flow/link_stats): of recent round trips, and of frames of the sizes that were sent.
+struct link_figures {
+	uint64_t n;                              // round trips measured so far; 0: nothing is known
+	int32_t p50_us, p90_us, p99_us, mean_us; // 0 to LINK_RTT_MAX_US
+	uint64_t rate_bps;                       // bytes/s towards the peer; 0: not known
+	uint64_t rate_least_bps;                 // it is at least this; 0: nothing was sent that would tell
 };
 
 struct msg {
@@ -136,8 +148,10 @@ struct msg {
 		struct {
 			struct node_id peer;
 			int32_t rtt_us; // 0 to LINK_RTT_MAX_US
+			struct link_figures figures;
 		} link_rtt;
 		struct msg_node_report node_report;
+		struct device_profile profile;
 	} u;
 };
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "coordinator/cluster_view.h"
 #include "coordinator/coordinator.h"
 #include "tests/support/fuzz.h"
 #include "tests/support/msg_samples.h"
@@ -157,6 +158,14 @@ static void look(struct world *w, size_t link, struct view *v)
 	v->n_stages = v->st.chains[chain].n_stages;
 }
 
+// look_as_planner: whatever members say of themselves, the planner is given what it takes.
+static void look_as_planner(struct world *w)
+{
+	static struct cluster_view view;
+	if (coordinator_view(w->core, DTYPE_Q4_K, &view, NULL) == OK)
+		require(cluster_check(&view.cluster, NULL) == OK);
+}
+
 static void send_control(struct world *w, size_t link)
 {
 	struct view v;
@@ -191,11 +200,19 @@ static void send_control(struct world *w, size_t link)
 		break;
 	case MSG_LINK_RTT:
 		m.u.link_rtt.peer = v.st.members[b % (v.st.n_members > 0 ? v.st.n_members : 1)].id;
+		memset(&m.u.link_rtt.figures.rate_bps, b & 0x40 ? b : 0, 4);
+		if (b & 0x80) {
+			msg_sample(MSG_PROFILE, &m);
+			memset(&m.u.profile.cap_bytes, b, 4);
+			m.u.profile.n_threads = b & 1;
+		}
 		break;
 	default:
 		break;
 	}
 	frame(w, link, bytes, msg_encode(&m, bytes));
+	if (m.type == MSG_PROFILE)
+		look_as_planner(w);
 }
 
 static void send_step(struct world *w, size_t link)

@@ -21,7 +21,7 @@ static size_t sample(enum msg_type type, struct msg *m, uint8_t frame[MSG_ENCODE
 static void every_message_comes_back_as_it_went(void **state)
 {
 	(void)state;
-	for (int t = MSG_HELLO; t <= MSG_NODE_REPORT; t++) {
+	for (int t = MSG_HELLO; t <= MSG_PROFILE; t++) {
 		struct msg m, got;
 		struct errmsg em;
 		uint8_t frame[MSG_ENCODED_MAX];
@@ -35,7 +35,7 @@ static void every_message_comes_back_as_it_went(void **state)
 static void a_cut_message_is_refused_or_shorter_never_read_past_its_end(void **state)
 {
 	(void)state;
-	for (int t = MSG_HELLO; t <= MSG_NODE_REPORT; t++) {
+	for (int t = MSG_HELLO; t <= MSG_PROFILE; t++) {
 		struct msg m, got;
 		uint8_t frame[MSG_ENCODED_MAX];
 		size_t len = sample((enum msg_type)t, &m, frame);
@@ -51,7 +51,7 @@ static void a_cut_message_is_refused_or_shorter_never_read_past_its_end(void **s
 static void every_flipped_bit_is_survived_and_what_decodes_is_valid(void **state)
 {
 	(void)state;
-	for (int t = MSG_HELLO; t <= MSG_NODE_REPORT; t++) {
+	for (int t = MSG_HELLO; t <= MSG_PROFILE; t++) {
 		struct msg m, got;
 		uint8_t frame[MSG_ENCODED_MAX], again[MSG_ENCODED_MAX];
 		size_t len = sample((enum msg_type)t, &m, frame);
@@ -219,6 +219,7 @@ static void a_nul_in_any_text_is_refused_by_name(void **state)
 		{MSG_PLAN, "192.0.2.7:7434", "addresses"},
 		{MSG_LOADED, "no memory", "error"},
 		{MSG_STEP_FAILED, "layer 3: not finite", "error"},
+		{MSG_PROFILE, "Imaginary i9", "cpu"},
 		{MSG_JOIN_GRANT, "node-0a0b0c0d", "name"},
 		{MSG_JOIN_GRANT, "[2001:db8::1]:7434", "addresses"},
 	};
@@ -259,7 +260,7 @@ static void keys_of_another_length_are_refused(void **state)
 static void an_empty_or_unknown_body_is_refused(void **state)
 {
 	(void)state;
-	const uint8_t empty[] = {FRAME_CONTROL}, unknown[] = {FRAME_CONTROL, 0x82, 1, 0} /* field 16 */, other[] = {FRAME_STEP};
+	const uint8_t empty[] = {FRAME_CONTROL}, unknown[] = {FRAME_CONTROL, 0xfa, 1, 0} /* field 31 */, other[] = {FRAME_STEP};
 	struct msg got;
 	assert_int_equal(msg_decode(empty, sizeof empty, &got, NULL), ERR_FORMAT);
 	assert_int_equal(msg_decode(unknown, sizeof unknown, &got, NULL), ERR_FORMAT);
@@ -284,12 +285,80 @@ static void counts_of_a_report_are_bounded_and_agree(void **state)
 		{{.weights = {.reader = 2, .stall_us = UINT64_C(1) << 62}}, ERR_FORMAT},
 		{{.weights = {.reader = 2, .pinned = UINT64_MAX}}, ERR_FORMAT},
 		{{.weights = {.reader = 3}}, ERR_FORMAT},
+		{{.decode_bytes = (UINT64_C(1) << 62) - 1}, OK},
+		{{.decode_us = UINT64_C(1) << 62}, ERR_FORMAT},
+		{{.prefill_flop = UINT64_MAX}, ERR_FORMAT},
+		{{.n_visits = UINT64_C(1) << 62}, ERR_FORMAT},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		uint8_t frame[MSG_ENCODED_MAX];
 		struct msg m = {.type = MSG_NODE_REPORT, .u.node_report = cases[i].r}, got;
 		assert_int_equal(msg_decode(frame, msg_encode(&m, frame), &got, NULL), cases[i].want);
 	}
+}
+
+static void figures_that_no_machine_has_are_refused_by_name(void **state)
+{
+	(void)state;
+	struct msg m;
+#define REFUSED(field, value, words)                                                                                                                            \
+	msg_sample(MSG_PROFILE, &m);                                                                                                                            \
+	m.u.profile.field = (value);                                                                                                                            \
+	refused(&m, words)
+	REFUSED(rates[1].decode_bps, PROFILE_RATE_MAX + 1, "rate");
+	REFUSED(rates[0].prefill_flops, UINT64_MAX, "rate");
+	REFUSED(rates[0].type, (enum dtype)5, "unknown type"); // a hole
+	REFUSED(rates[0].type, (enum dtype)(DTYPE_ID_MAX + 1), "unknown type");
+	REFUSED(rates[1].type, m.u.profile.rates[0].type, "one type");
+	REFUSED(memory_bytes, UINT64_C(1) << 60, "memory");
+	REFUSED(cap_bytes, UINT64_MAX, "memory");
+	REFUSED(visit_ns, PROFILE_VISIT_NS_MAX + 1, "visit_ns");
+	REFUSED(n_threads, THREADS_MAX + 1, "n_threads");
+	REFUSED(reader, 3, "reader");
+	REFUSED(disk_direct_bps, UINT64_C(1) << 62, "disk");
+	REFUSED(at.battery_percent, 101, "battery");
+	REFUSED(at.heat_mc, PROFILE_HEAT_MAX + 1, "heat");
+	REFUSED(at.load_milli, UINT32_MAX, "load");
+	REFUSED(at.cpu_pressure, 10001, "pressure");
+	REFUSED(at.has, PROFILE_CONDITIONS + 1, "conditions");
+	REFUSED(at.has, 0, "conditions"); // and yet figures
+#undef REFUSED
+}
+
+static void the_list_of_rates_must_be_whole(void **state)
+{
+	(void)state;
+	uint8_t body[300], frame[320];
+	struct msg got;
+	struct errmsg em;
+	const uint8_t types[] = {2, 3}, decodes[] = {7};
+	size_t n = put_field(body, 13, types, 2);
+	n += put_field(body + n, 14, decodes, 1);
+	frame[0] = FRAME_CONTROL;
+	frame[1] = 0x82; // field 16: its tag takes two bytes
+	frame[2] = 1;
+	frame[3] = (uint8_t)n;
+	memcpy(frame + 4, body, n);
+	assert_int_equal(msg_decode(frame, 4 + n, &got, &em), ERR_FORMAT);
+	assert_non_null(strstr(em.text, "rates"));
+}
+
+static void figures_of_a_link_are_in_order(void **state)
+{
+	(void)state;
+	struct msg m;
+	msg_sample(MSG_LINK_RTT, &m);
+	m.u.link_rtt.figures.p90_us = m.u.link_rtt.figures.p50_us - 1;
+	refused(&m, "p90_us");
+	msg_sample(MSG_LINK_RTT, &m);
+	m.u.link_rtt.figures.p99_us = LINK_RTT_MAX_US + 1;
+	refused(&m, "p99_us");
+	msg_sample(MSG_LINK_RTT, &m);
+	m.u.link_rtt.figures.rate_bps = UINT64_MAX;
+	refused(&m, "rate");
+	msg_sample(MSG_LINK_RTT, &m);
+	m.u.link_rtt.figures.n = UINT64_C(1) << 62;
+	refused(&m, "rate");
 }
 
 static void text_copy_cuts_before_a_character_that_does_not_fit(void **state)
@@ -317,6 +386,9 @@ int main(void)
 		cmocka_unit_test(keys_of_another_length_are_refused),
 		cmocka_unit_test(an_empty_or_unknown_body_is_refused),
 		cmocka_unit_test(counts_of_a_report_are_bounded_and_agree),
+		cmocka_unit_test(figures_that_no_machine_has_are_refused_by_name),
+		cmocka_unit_test(the_list_of_rates_must_be_whole),
+		cmocka_unit_test(figures_of_a_link_are_in_order),
 		cmocka_unit_test(text_copy_cuts_before_a_character_that_does_not_fit),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,11 +82,22 @@ void msg_sample(enum msg_type type, struct msg *m)
 	case MSG_NODE_REPORT:
 		m->u.node_report = (struct msg_node_report){.disk_written = UINT64_C(1) << 41, .disk_read = 4096, .n_tokens = 70, .next_heard = 900, .next_late = 9,
 			.weights = {.reader = 2, .locked = true, .pinned = 1 << 30, .streamed = UINT64_C(1) << 35, .window = 1 << 24, .read = UINT64_C(1) << 50,
-				.read_us = 123456789, .stall_us = 9876543, .steps = 777}};
+				.read_us = 123456789, .stall_us = 9876543, .steps = 777}, .decode_bytes = UINT64_C(1) << 43, .decode_us = 98765432, .n_visits = 4321,
+			.prefill_flop = UINT64_C(1) << 53, .prefill_us = 87654321};
 		break;
 	case MSG_LINK_RTT:
 		fill(m->u.link_rtt.peer.b, NODE_ID_BYTES, 51);
 		m->u.link_rtt.rtt_us = 2071;
+		m->u.link_rtt.figures = (struct link_figures){.n = 300, .p50_us = 1900, .p90_us = 4100, .p99_us = 23000, .mean_us = 2600, .rate_bps = 11800000,
+			.rate_least_bps = 9000000};
+		break;
+	case MSG_PROFILE:
+		m->u.profile = (struct device_profile){.cpu = "Imaginary i9", .n_threads = 8, .n_threads_best = 6, .n_cpus = 16, .visit_ns = 41000,
+			.memory_bytes = UINT64_C(16) << 30, .available_bytes = UINT64_C(11) << 30, .cap_bytes = UINT64_C(3) << 30, .reserved_bytes = 70 << 20,
+			.disk_mmap_bps = 700000000, .disk_direct_bps = 2900000000, .reader = 2, .n_rates = 2,
+			.rates = {{DTYPE_Q4_K, 31000000000, 420000000000}, {DTYPE_Q6_K, 33000000000, 310000000000}},
+			.at = {.has = PROFILE_CONDITIONS, .on_battery = true, .battery_percent = 77, .heat_mc = 54300, .load_milli = 1250, .cpu_pressure = 310,
+				.memory_pressure = 7}};
 		break;
 	case MSG_LEAVING:
 	case MSG_BYE:

@@ -1,0 +1,77 @@
+// What members told of their machines and of their ways to others. Kept over plans and links; nothing here decides anything.
+#include "coordinator/coord_state.h"
+
+void member_figures_on_profile(struct coordinator *c, int32_t member, const struct device_profile *p)
+{
+	struct member *m = &c->members[member];
+	m->profile = *p;
+	if (m->is_local)
+		c->own_profile = *p;
+}
+
+static bool is_of(const struct pair_figures *p, struct node_id from, struct node_id to)
+{
+	return p->told_ns != 0 && node_id_is(p->from, from) && node_id_is(p->to, to);
+}
+
+// place_for returns where figures of a way belong: where they are, else a free place, else the place of those that are oldest.
+static struct pair_figures *place_for(struct coordinator *c, struct node_id from, struct node_id to)
+{
+	struct pair_figures *oldest = &c->pair_figures[0];
+	for (int32_t i = 0; i < PAIR_FIGURES_MAX; i++) {
+		struct pair_figures *p = &c->pair_figures[i];
+		if (is_of(p, from, to))
+			return p;
+		if (p->told_ns < oldest->told_ns)
+			oldest = p;
+	}
+	return oldest;
+}
+
+const struct link_figures *member_figures_of_pair(const struct coordinator *c, struct node_id from, struct node_id to)
+{
+	for (int32_t i = 0; i < PAIR_FIGURES_MAX; i++)
+		if (is_of(&c->pair_figures[i], from, to))
+			return &c->pair_figures[i].figures;
+	return NULL;
+}
+
+void member_figures_forget(struct coordinator *c, struct node_id id)
+{
+	for (int32_t i = 0; i < PAIR_FIGURES_MAX; i++)
+		if (node_id_is(c->pair_figures[i].from, id) || node_id_is(c->pair_figures[i].to, id))
+			c->pair_figures[i] = (struct pair_figures){.told_ns = 0};
+}
+
+// note_next keeps the last round trip between a stage and the next one, for whoever watches it.
+static void note_next(struct coordinator *c, int32_t member, const struct msg *m)
+{
+	struct member *mb = &c->members[member];
+	const struct chain *ch = member_chain(c, member);
+	int32_t next = ch != NULL && mb->stage >= 0 ? planning_next(&ch->plan, mb->stage) : -1;
+	if (next < 0 || !node_id_is(ch->plan.stages[next].node, m->u.link_rtt.peer))
+		return;
+	if (!node_id_is(mb->next_peer, m->u.link_rtt.peer))
+		mb->next_rtt = (struct round_trip){.n = 0};
+	mb->next_peer = m->u.link_rtt.peer;
+	round_trip_note(&mb->next_rtt, (int64_t)m->u.link_rtt.rtt_us * 1000);
+}
+
+void member_figures_on_link(struct coordinator *c, int32_t member, const struct msg *m)
+{
+	const struct link_figures *f = &m->u.link_rtt.figures;
+	struct member *mb = &c->members[member];
+	bool is_ours = node_id_is(m->u.link_rtt.peer, c->config.self);
+	if (!is_ours)
+		note_next(c, member, m);
+	if (f->n == 0)
+		return;
+	if (is_ours) {
+		mb->from_node = *f;
+		return;
+	}
+	if (member_find(c, m->u.link_rtt.peer) < 0)
+		return; // a peer may name whom it likes; only members have a place
+	struct pair_figures *p = place_for(c, mb->record.id, m->u.link_rtt.peer);
+	*p = (struct pair_figures){.from = mb->record.id, .to = m->u.link_rtt.peer, .figures = *f, .told_ns = c->now_ns > 0 ? c->now_ns : 1};
+}

@@ -1,0 +1,288 @@
+// What the planner is given: struct cluster from what members told of their machines and of the ways between them.
+#include "coordinator/cluster_view.h"
+
+#include "tests/support/coord_host.h"
+
+#include <math.h>
+
+#define GB UINT64_C(1000000000)
+
+static struct cluster_view view; // too large for a small stack
+static struct errmsg em;
+
+static struct device_profile profile(uint64_t decode_gbps)
+{
+	return (struct device_profile){.n_threads = 4, .visit_ns = 50000, .memory_bytes = 16 * GB, .available_bytes = 9 * GB, .cap_bytes = 8 * GB,
+		.reserved_bytes = GB / 10, .disk_mmap_bps = 500000000, .disk_direct_bps = 2 * GB, .reader = 1, .n_rates = 2,
+		.rates = {{DTYPE_Q4_K, decode_gbps * GB, 100 * GB}, {DTYPE_Q6_K, decode_gbps * GB * 2, 80 * GB}}};
+}
+
+struct figures {
+	struct device_profile profiles[4];
+	struct cluster_view_member members[4];
+	struct link_figures to[4], from[4], pair;
+	struct cluster_view_input in;
+};
+
+static const struct link_figures *pair(const void *ctx, int32_t i, int32_t j)
+{
+	const struct figures *f = ctx;
+	return i == 11 && j == 12 ? &f->pair : NULL;
+}
+
+static void figures_init(struct figures *f)
+{
+	static const char *const names[] = {"head", "attic", "cellar", "study"};
+	*f = (struct figures){.in = {.members = f->members, .n = 4, .type = DTYPE_Q4_K, .pair = pair, .ctx = f}};
+	for (int32_t i = 0; i < 4; i++) {
+		f->profiles[i] = profile(10 + (uint64_t)i);
+		f->to[i] = f->from[i] = (struct link_figures){.n = 100, .p50_us = 1000, .p90_us = 2000, .p99_us = 9000, .mean_us = 2000 * i, .rate_bps = GB / 10};
+		f->members[i] = (struct cluster_view_member){.name = names[i], .index = 10 + i, .can_hold = true, .profile = &f->profiles[i],
+			.buffer_bytes = GB / 100, .to = &f->to[i], .from = &f->from[i]};
+	}
+}
+
+static const struct cluster_link *way(int32_t i, int32_t j)
+{
+	return &view.cluster.links[i * view.cluster.n_devices + j];
+}
+
+static bool is_near(double a, double b)
+{
+	return fabs(a - b) <= 1e-9 * fabs(b);
+}
+
+static void make(struct figures *f)
+{
+	assert_int_equal(cluster_view_make(&f->in, &view, &em), OK);
+	assert_int_equal(cluster_check(&view.cluster, &em), OK);
+}
+
+static void a_profile_becomes_a_device(void **state)
+{
+	(void)state;
+	struct figures f;
+	figures_init(&f);
+	make(&f);
+	const struct cluster_device *d = &view.devices[2];
+	assert_int_equal(view.cluster.n_devices, 4);
+	assert_int_equal(view.members[2], 12);
+	assert_true(view.head_can_hold);
+	assert_string_equal(d->name, "cellar");
+	assert_true(d->cap_bytes == 8 * GB && d->reserved_bytes == GB / 10 + GB / 100);
+	assert_true(is_near(d->cpu_rate, 12e9) && is_near(d->cpu_rate_of[DTYPE_Q6_K], 24e9) && is_near(d->cpu_flops, 100e9));
+	assert_true(is_near(d->disk_rate, 5e8) && is_near(d->visit_s, 5e-5));
+	assert_int_equal(d->derived, 0);
+}
+
+static void the_rate_of_a_disk_is_that_of_the_reader_in_use(void **state)
+{
+	(void)state;
+	struct figures f;
+	figures_init(&f);
+	f.profiles[1].reader = 2;
+	f.profiles[2].reader = 0; // the faster one
+	f.profiles[3].disk_mmap_bps = 0;
+	make(&f);
+	assert_true(is_near(view.devices[1].disk_rate, 2e9) && is_near(view.devices[2].disk_rate, 2e9));
+	assert_true(view.devices[3].disk_rate == 0); // diskless
+}
+
+static void what_is_observed_counts_more_than_what_was_measured(void **state)
+{
+	(void)state;
+	struct figures f;
+	figures_init(&f);
+	f.members[1].decode_bps = 5.5e9; // of q4_k: half of what the probe found
+	f.members[1].prefill_flops = 7e10;
+	make(&f);
+	assert_true(is_near(view.devices[1].cpu_rate, 5.5e9));
+	assert_true(is_near(cluster_cpu_rate(&view.devices[1], DTYPE_Q4_K), 5.5e9));
+	assert_true(is_near(cluster_cpu_rate(&view.devices[1], DTYPE_Q6_K), 11e9)); // slowed alike
+	assert_true(is_near(view.devices[1].cpu_flops, 7e10));
+}
+
+static void a_type_that_was_not_measured_has_the_rate_of_another(void **state)
+{
+	(void)state;
+	struct figures f;
+	figures_init(&f);
+	f.in.type = DTYPE_Q8_0;
+	f.profiles[3].n_rates = 0;
+	make(&f);
+	assert_true(is_near(cluster_cpu_rate(&view.devices[1], DTYPE_Q8_0), 11e9));
+	assert_int_equal(view.devices[1].derived & CLUSTER_CPU_RATE, 0);
+	assert_true(view.devices[3].cpu_rate > 0);
+	assert_int_equal(view.devices[3].derived, CLUSTER_CPU_RATE); // invented, and said so
+}
+
+static void a_way_has_half_the_mean_round_trip(void **state)
+{
+	(void)state;
+	struct figures f;
+	figures_init(&f);
+	f.to[2].rate_bps = 0; // its way back is known
+	f.from[2].rate_bps = GB / 20;
+	f.to[3].n = 0;
+	make(&f);
+	assert_true(is_near(way(0, 1)->delay_s, 0.001) && is_near(way(1, 0)->rate, 1e8) && !way(0, 1)->derived);
+	assert_true(is_near(way(0, 2)->rate, 5e7) && !way(0, 2)->derived);
+	assert_true(is_near(way(0, 3)->delay_s, 0.003)); // as the other end sees it
+}
+
+static void nodes_that_never_met_are_joined_through_the_coordinator(void **state)
+{
+	(void)state;
+	struct figures f;
+	figures_init(&f);
+	f.pair = (struct link_figures){.n = 50, .mean_us = 700, .rate_bps = GB};
+	make(&f);
+	assert_true(is_near(way(1, 3)->delay_s, 0.001 + 0.003) && is_near(way(1, 3)->rate, 5e7) && way(1, 3)->derived);
+	assert_true(is_near(way(1, 2)->delay_s, 0.00035) && is_near(way(1, 2)->rate, 1e9) && !way(1, 2)->derived);
+	assert_true(is_near(way(2, 1)->delay_s, 0.00035)); // seen from the other end
+}
+
+static void an_unknown_way_is_a_guess_and_says_so(void **state)
+{
+	(void)state;
+	struct figures f;
+	figures_init(&f);
+	f.members[1].to = f.members[1].from = NULL;
+	f.to[2].rate_bps = f.from[2].rate_bps = 0;
+	f.to[2].rate_least_bps = 3 * GB; // so fast that no frame could tell how fast
+	make(&f);
+	assert_true(way(0, 1)->derived && way(0, 1)->rate > 0);
+	assert_true(way(0, 2)->derived && is_near(way(0, 2)->rate, 3e9) && is_near(way(0, 2)->delay_s, 0.002));
+}
+
+static void who_has_told_nothing_is_left_out_but_the_head_cannot_be(void **state)
+{
+	(void)state;
+	struct figures f;
+	figures_init(&f);
+	f.profiles[1].n_threads = 0;
+	f.profiles[2].reserved_bytes = 8 * GB; // a cap that leaves nothing for weights
+	make(&f);
+	assert_int_equal(view.cluster.n_devices, 2);
+	assert_int_equal(view.n_left_out, 2);
+	assert_int_equal(view.members[1], 13);
+	f.members[0].profile = NULL;
+	assert_int_equal(cluster_view_make(&f.in, &view, &em), ERR_STATE);
+	assert_non_null(strstr(em.text, "coordinator"));
+}
+
+static void a_head_without_a_node_is_a_device_that_holds_nothing(void **state)
+{
+	(void)state;
+	struct figures f;
+	figures_init(&f);
+	f.members[0].can_hold = false;
+	f.members[3].can_hold = false; // drained: no device at all
+	make(&f);
+	assert_int_equal(view.cluster.n_devices, 3);
+	assert_false(view.head_can_hold);
+	assert_int_equal(view.members[0], -1);
+}
+
+static void nodes_of_one_name_get_numbers(void **state)
+{
+	(void)state;
+	struct figures f;
+	figures_init(&f);
+	static const char long_name[] = "an-attic-with-a-name-as-long-as-the-limit-of-all-names-allows-it";
+	_Static_assert(sizeof long_name - 1 <= NAME_CAP, "the name is cut to its place");
+	f.members[0].name = "pi#2"; // as if it knew what comes
+	f.members[1].name = f.members[2].name = "pi";
+	make(&f);
+	assert_string_equal(view.devices[1].name, "pi");
+	assert_string_not_equal(view.devices[2].name, "pi");
+	assert_string_not_equal(view.devices[2].name, "pi#2");
+	for (int32_t i = 0; i < 4; i++)
+		f.members[i].name = long_name;
+	make(&f); // cluster_check wants them different
+}
+
+// ---- of a coordinator
+
+static void tell_profile(struct host *h, int32_t i)
+{
+	struct msg m = {.type = MSG_PROFILE, .u.profile = profile(10 + (uint64_t)i)};
+	message(h, h->control[i], &m);
+}
+
+static void tell_way(struct host *h, int32_t i, struct node_id peer, int32_t mean_us)
+{
+	struct msg m = {.type = MSG_LINK_RTT, .u.link_rtt = {.peer = peer, .rtt_us = 1, .figures = {.n = 9, .mean_us = mean_us, .rate_bps = GB}}};
+	message(h, h->control[i], &m);
+}
+
+static void a_coordinator_shows_the_planner_who_is_here(void **state)
+{
+	(void)state;
+	struct host h;
+	start(&h, NULL, 3);
+	arrive(&h, 1);
+	arrive(&h, 2);
+	assert_int_equal(coordinator_view(h.c, DTYPE_Q4_K, &view, &em), ERR_STATE); // its own machine was not measured
+	struct device_profile own = profile(30);
+	struct coord_event ev = {.type = COORD_EV_PROBED, .u.probed.profile = &own};
+	step(&h, &ev);
+	tell_profile(&h, 1);
+	tell_way(&h, 1, record(2).id, 800);
+	tell_way(&h, 1, h.config.self, 600);
+	tell_way(&h, 1, record(60).id, 5); // nobody's
+	assert_int_equal(coordinator_view(h.c, DTYPE_Q4_K, &view, &em), OK);
+	assert_int_equal(view.cluster.n_devices, 2); // the head and node 1: node 2 has not told
+	assert_int_equal(view.n_left_out, 1);
+	tell_profile(&h, 2);
+	assert_int_equal(coordinator_view(h.c, DTYPE_Q4_K, &view, &em), OK);
+	assert_int_equal(cluster_check(&view.cluster, &em), OK);
+	assert_int_equal(view.cluster.n_devices, 3);
+	assert_false(view.head_can_hold);
+	assert_true(is_near(way(1, 2)->delay_s, 0.0004) && is_near(way(1, 0)->delay_s, 0.0003));
+	struct coord_status st = status(&h);
+	assert_true(st.members[0].profile.rates[0].decode_bps == 11 * GB);
+	assert_int_equal(st.members[0].from_node.mean_us, 600);
+	stop(&h);
+}
+
+static bool remembers_way(const struct host *h, int32_t i, int32_t j)
+{
+	struct node_id both[2] = {record(i).id, record(j).id};
+	return memmem(h->c, coordinator_size(&h->config), both, sizeof both) != NULL;
+}
+
+static void a_revoked_nodes_ways_are_forgotten(void **state)
+{
+	(void)state;
+	struct host h;
+	start(&h, NULL, 2);
+	arrive(&h, 1);
+	arrive(&h, 2);
+	tell_way(&h, 2, record(1).id, 800); // not in the order of the ring, whose neighbours have a key
+	assert_true(remembers_way(&h, 2, 1));
+	struct coord_event revoke = {.type = COORD_EV_REVOKE, .u.revoke = {.ticket = 1, .who = "node2"}};
+	step(&h, &revoke);
+	stored(&h, store_id(&h, STORE_REVOKE), OK);
+	assert_false(remembers_way(&h, 2, 1));
+	stop(&h);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_profile_becomes_a_device),
+		cmocka_unit_test(the_rate_of_a_disk_is_that_of_the_reader_in_use),
+		cmocka_unit_test(what_is_observed_counts_more_than_what_was_measured),
+		cmocka_unit_test(a_type_that_was_not_measured_has_the_rate_of_another),
+		cmocka_unit_test(a_way_has_half_the_mean_round_trip),
+		cmocka_unit_test(nodes_that_never_met_are_joined_through_the_coordinator),
+		cmocka_unit_test(an_unknown_way_is_a_guess_and_says_so),
+		cmocka_unit_test(who_has_told_nothing_is_left_out_but_the_head_cannot_be),
+		cmocka_unit_test(a_head_without_a_node_is_a_device_that_holds_nothing),
+		cmocka_unit_test(nodes_of_one_name_get_numbers),
+		cmocka_unit_test(a_coordinator_shows_the_planner_who_is_here),
+		cmocka_unit_test(a_revoked_nodes_ways_are_forgotten),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
