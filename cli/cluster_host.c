@@ -53,6 +53,17 @@ static void fill_stop_ids(const struct tokenizer *t, struct coordinator_config *
 			c->stop_ids[c->n_stop_ids++] = id;
 }
 
+// check_split refuses at the start what would otherwise be refused when the last machine is there.
+static enum err check_split(const struct options *o, const struct model *m, struct errmsg *em)
+{
+	int64_t sum = 0;
+	for (int32_t i = 0; i < o->split.n; i++)
+		sum += o->split.layers[i];
+	if (o->split.n == 0 || sum == model_hparams(m)->n_layers)
+		return OK;
+	return errmsg_fail(em, ERR_RANGE, "--split gives out %lld layers, %s has %d", (long long)sum, o->model, model_hparams(m)->n_layers);
+}
+
 static enum err fill_core(struct cluster_host *h, const struct options *o, int32_t n_slots, const struct cluster_host_serve *serve,
 	struct coordinator_config *c, struct errmsg *em)
 {
@@ -83,6 +94,9 @@ static enum err fill_core(struct cluster_host *h, const struct options *o, int32
 	fill_stop_ids(h->tokenizer, c);
 	if (o->replicas == 1 && o->nodes > NODES_MAX)
 		return errmsg_fail(em, ERR_LIMIT, "--nodes %d: one chain takes at most %d machines; more need --replicas", o->nodes, NODES_MAX);
+	enum err e = check_split(o, h->model, em);
+	if (e != OK)
+		return e;
 	if (c->chunk_max < 1)
 		return errmsg_fail(em, ERR_UNSUPPORTED, "hidden_dim %d: one hidden state does not fit a frame of %d bytes", hp->hidden_dim, DATA_RECORD_MAX);
 	return OK;

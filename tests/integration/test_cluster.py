@@ -83,6 +83,12 @@ def test_an_empty_stage_is_refused_by_name(cluster):
     assert "0 for stage 1" in bad.stderr
 
 
+@pytest.mark.parametrize("split, n", [("10,10", 20), ("10,10,11", 31)])
+def test_a_split_of_another_number_of_layers_is_refused_at_the_start(cluster, split, n):
+    bad = cluster.command("serve", cluster.model, "--state", cluster.state("x"), "--no-http", "--listen", "127.0.0.1:0", "--split", split, check=False)
+    assert (bad.returncode, bad.stderr) == (1, "hearth serve: --split gives out %d layers, %s has 30\n" % (n, cluster.model))
+
+
 @pytest.mark.parametrize("wire", ["bf16", "q8", "f16"])
 def test_each_wire_type_gives_what_run_gives_with_it(cluster, wire):
     alone = cluster.run_alone(PROMPT, "--wire", wire, "--prefill-chunk", "7", n=8)
