@@ -111,6 +111,10 @@ enum err host_budget_coordinator(const struct options *o, const struct model *mo
 	};
 	struct memory_budget *b = &out->budget;
 	e = memory_budget_make(&q, b, em);
+	if (e == ERR_LIMIT && c->n_slots > 1) {
+		struct errmsg why = *em;
+		return errmsg_fail(em, e, "%s; the KV cache is that of %d slots (--slots)", why.text, c->n_slots);
+	}
 	if (e != OK)
 		return e;
 	say(log, b);
@@ -139,9 +143,10 @@ enum err host_budget_node(const struct options *o, struct host_budget *out, stru
 	uint64_t blocks = o->model == NULL ? NODE_BLOCKS_FETCH_BYTES : NODE_BLOCKS_GIVE_BYTES;
 	uint64_t anon = now.anon_bytes + ROOM_JOIN + blocks + out->keep_bytes, all = anon + now.file_bytes;
 	if (all > o->mem || anon + MEMORY_ANON_ROOM > o->mem)
-		return errmsg_fail(em, ERR_LIMIT, "--mem of %.1f MiB leaves nothing for layers: the program takes %.1f, kept states %.1f (--keep-mem), and memory that is "
-			"no file's stays %.0f below the cap", (double)o->mem / 1048576, (double)(all - out->keep_bytes) / 1048576, (double)out->keep_bytes / 1048576,
-			(double)MEMORY_ANON_ROOM / 1048576);
+		return errmsg_fail(em, ERR_LIMIT, "--mem of %.1f MiB leaves nothing for layers: the program takes %.1f MiB, kept states %.1f (--keep-mem), and memory "
+			"that is no file's stays %.0f below the cap: before any layer that takes a cap of %.1f MiB", (double)o->mem / 1048576,
+			(double)(all - out->keep_bytes) / 1048576, (double)out->keep_bytes / 1048576, (double)MEMORY_ANON_ROOM / 1048576,
+			(double)(all > anon + MEMORY_ANON_ROOM ? all : anon + MEMORY_ANON_ROOM) / 1048576);
 	out->node = (struct node_memory){.is_capped = true, .bytes = o->mem - all, .anon_bytes = o->mem - anon - MEMORY_ANON_ROOM, .reader = o->reader};
 	if (out->node.anon_bytes > out->node.bytes)
 		out->node.anon_bytes = out->node.bytes;

@@ -34,9 +34,16 @@ void memory_needs_print(const struct memory_needs *n, char out[MEMORY_TEXT_CAP])
 		mib(n->program_anon + n->program_file), mib(n->frames), mib(n->kept), mib(n->compute), mib(n->kv), mib(n->head_least + n->layers_least));
 }
 
+// least_cap returns the smallest cap that holds what is needed.
+static uint64_t least_cap(const struct memory_needs *n)
+{
+	uint64_t all = memory_needs_rest(n) + n->head_least + n->layers_least, anon = memory_needs_anon(n) + MEMORY_ANON_ROOM;
+	return all > anon ? all : anon;
+}
+
 static bool is_possible(const struct memory_needs *n, uint64_t cap)
 {
-	return memory_needs_rest(n) + n->head_least + n->layers_least <= cap && memory_needs_anon(n) <= minus(cap, MEMORY_ANON_ROOM);
+	return least_cap(n) <= cap;
 }
 
 // is_good tells whether a context may be chosen: with weights that do not all fit, memory for tokens costs reading.
@@ -91,23 +98,37 @@ static enum err choose_chunk(const struct memory_request *q, int32_t *chunk, str
 	return OK;
 }
 
+#define ADVICE_CAP 96
+
+// advise says which context would fit, or what the smallest takes.
+static enum err advise(const struct memory_request *q, int32_t ctx_len, int32_t chunk, char out[ADVICE_CAP], struct errmsg *em)
+{
+	int32_t most = 0, least = ctx_len < MEMORY_CTX_STEP ? ctx_len : MEMORY_CTX_STEP;
+	struct memory_needs n;
+	enum err e = largest(q, chunk, ctx_len, is_possible, &most, em);
+	if (e == OK)
+		e = measure(q, least, chunk, &n, em);
+	if (e != OK)
+		return e;
+	if (most > 0)
+		snprintf(out, ADVICE_CAP, "a context of %d tokens would fit", (int)most);
+	else
+		snprintf(out, ADVICE_CAP, "not even %d tokens would fit: that takes a cap of %.1f MiB", (int)least, mib(least_cap(&n)));
+	return OK;
+}
+
 // refuse writes the arithmetic for a context that does not fit.
 static enum err refuse(const struct memory_request *q, int32_t ctx_len, int32_t chunk, struct errmsg *em)
 {
+	char parts[MEMORY_TEXT_CAP], advice[ADVICE_CAP];
 	struct memory_needs n;
-	int32_t most = 0;
 	enum err e = measure(q, ctx_len, chunk, &n, em);
 	if (e == OK)
-		e = largest(q, chunk, ctx_len, is_possible, &most, em);
+		e = advise(q, ctx_len, chunk, advice, em);
 	if (e != OK)
 		return e;
-	char parts[MEMORY_TEXT_CAP], advice[64];
 	memory_needs_print(&n, parts);
 	uint64_t sum = memory_needs_rest(&n) + n.head_least + n.layers_least;
-	if (most > 0)
-		snprintf(advice, sizeof advice, "a context of %d tokens would fit", (int)most);
-	else
-		snprintf(advice, sizeof advice, "not even %d tokens would fit", MEMORY_CTX_STEP);
 	if (sum > q->cap)
 		return errmsg_fail(em, ERR_LIMIT, "--mem of %.1f MiB does not hold a context of %d tokens: %s, together %.1f MiB; %s", mib(q->cap),
 			(int)ctx_len, parts, mib(sum), advice);

@@ -48,7 +48,7 @@ struct memory_budget {
 
 // memory_budget_make chooses chunk and context, and what weights may take. Where not everything fits, the KV cache of a chosen context takes
 // at most a quarter of what weights and it have together. ERR_LIMIT: it does not fit; the message has every part, the sum, the cap
-// and the largest context that would.
+// and the largest context that would, or the cap that the smallest takes.
 MUST_USE enum err memory_budget_make(const struct memory_request *q, struct memory_budget *out, struct errmsg *em);
 
 // memory_needs_rest returns the sum of everything but weights, memory_needs_anon what of it is our own.

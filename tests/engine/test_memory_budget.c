@@ -122,7 +122,14 @@ static void a_cap_below_everything_is_refused(void **state)
 	struct errmsg em = {{0}};
 	assert_int_equal(memory_budget_make(&q, &b, &em), ERR_LIMIT);
 	assert_non_null(strstr(em.text, "must stay 32 MiB below the cap"));
+	double cap = 0;
 	assert_non_null(strstr(em.text, "not even 64 tokens would fit"));
+	assert_int_equal(sscanf(strstr(em.text, "takes a cap of"), "takes a cap of %lf MiB", &cap), 1);
+	q.chunk_given = b.chunk;
+	q.cap = (uint64_t)((cap + 0.05) * MIB); // it is written with one digit
+	assert_int_equal(memory_budget_make(&q, &b, &em), OK);
+	q.cap = (uint64_t)((cap - 0.05) * MIB);
+	assert_int_equal(memory_budget_make(&q, &b, &em), ERR_LIMIT);
 }
 
 static void a_machine_without_layers_gives_the_head_everything(void **state)
