@@ -102,12 +102,32 @@ static bool is_table_name(const char *name)
 	return false;
 }
 
+static const char *last_part(const char *key)
+{
+	const char *dot = strrchr(key, '.');
+	return dot ? dot + 1 : key;
+}
+
+// elsewhere returns a key of that name in another table, this command's if it has one; NULL: there is none.
+static const char *elsewhere(const struct config_file *c, const char *key)
+{
+	const char *found = NULL;
+	for (size_t i = 0; i < n_options(); i++) {
+		const struct option *opt = option_at(i);
+		if (opt->key != NULL && strcmp(last_part(opt->key), last_part(key)) == 0 && (found == NULL || (opt->commands & c->command)))
+			found = opt->key;
+	}
+	return found;
+}
+
 static enum err refuse_key(const struct config_file *c, const struct toml_value *v, const char *key)
 {
 	struct suggest s = suggest_init(key);
 	for (size_t i = 0; i < n_options(); i++)
 		if (option_at(i)->key)
 			suggest_offer(&s, option_at(i)->key);
+	if (s.best == NULL)
+		s.best = elsewhere(c, key);
 	char shown[KEY_CAP];
 	printable_copy(key, strlen(key), shown, sizeof shown);
 	if (s.best)

@@ -73,7 +73,9 @@ static void an_error_carries_file_and_line(void **state)
 	(void)state;
 	assert_refused("a =\n", "home.toml:1:4: got the end of the line, want a value (a text stands in quotes)");
 	assert_refused("\n[compute]\ntreads = 1\n", "home.toml:3: unknown key compute.treads, did you mean compute.threads?");
-	assert_refused("threads = 1\n", "home.toml:1: unknown key threads");
+	assert_refused("zzz = 1\n", "home.toml:1: unknown key zzz");
+	assert_refused("threads = 1\n", "home.toml:1: unknown key threads, did you mean compute.threads?");
+	assert_refused("[cluster]\nkeep_disk = '1G'\n", "home.toml:2: unknown key cluster.keep_disk, did you mean node.keep_disk?");
 	assert_refused("lgo = 'info'\n", "home.toml:1: unknown key lgo, did you mean log?");
 	assert_refused("\n\n[clustr]\n", "home.toml:3: unknown table clustr, did you mean cluster?");
 	assert_refused("[zzzzzzzzzz]\n", "home.toml:1: unknown table zzzzzzzzzz");
