@@ -2,6 +2,7 @@
 #include "cli/options.h"
 
 #include "base/assert.h"
+#include "cli/command.h"
 #include "cli/option_file.h"
 #include "cli/option_values.h"
 #include "base/suggest.h"
@@ -77,20 +78,33 @@ static size_t find_letter(const struct command_line *c, char letter)
 	return i;
 }
 
-static bool is_flag_elsewhere(const char *name)
+// takers_of returns the FOR_ bits of the commands that have a flag.
+static uint32_t takers_of(const char *flag)
 {
+	uint32_t takers = 0;
 	for (size_t i = 0; i < n_options(); i++)
-		if (option_at(i)->flag && strcmp(option_at(i)->flag, name) == 0)
-			return true;
-	return false;
+		if (option_at(i)->flag && strcmp(option_at(i)->flag, flag) == 0)
+			takers |= option_at(i)->commands;
+	return takers;
+}
+
+static enum err refuse_elsewhere(const struct command_line *c, const char *name, uint32_t takers)
+{
+	char text[200] = "";
+	size_t n = 0;
+	for (size_t i = 0; i < n_commands() && n < sizeof text; i++)
+		if (command_at(i)->bit & takers)
+			n += (size_t)snprintf(text + n, sizeof text - n, "%s`hearth %s`", n > 0 ? ", " : "", command_at(i)->name);
+	return errmsg_fail(c->em, ERR_USAGE, "`hearth %s` has no option %s: it belongs to %s", c->command_name, name, text);
 }
 
 static enum err refuse_flag(const struct command_line *c, const char *arg, size_t n)
 {
 	char name[64];
 	snprintf(name, sizeof name, "%.*s", n < sizeof name ? (int)n : (int)sizeof name - 1, arg);
-	if (is_flag_elsewhere(name))
-		return errmsg_fail(c->em, ERR_USAGE, "`hearth %s` has no option %s, other commands do", c->command_name, name);
+	uint32_t takers = takers_of(name);
+	if (takers != 0)
+		return refuse_elsewhere(c, name, takers);
 	struct suggest s = suggest_init(name);
 	for (size_t i = 0; i < n_options(); i++)
 		if (option_at(i)->flag && (option_at(i)->commands & c->command))

@@ -162,7 +162,7 @@ static void a_message_says_what_was_got_and_what_is_wanted(void **state)
 	assert_refused(FOR_RUN, "run", "unknown option --xyzzyx", ARGS("m", "--xyzzyx"));
 	assert_refused(FOR_RUN, "run", "unknown option -x", ARGS("m", "-x"));
 	assert_refused(FOR_RUN, "run", "unknown option -hn", ARGS("m", "-hn"));
-	assert_refused(FOR_RUN, "run", "`hearth run` has no option --split, other commands do", ARGS("m", "--split", "1"));
+	assert_refused(FOR_RUN, "run", "`hearth run` has no option --split: it belongs to `hearth serve`", ARGS("m", "--split", "1"));
 	assert_refused(FOR_RUN, "run", "MODEL is missing: the model, a GGUF file", ARGS("--chat"));
 	assert_refused(FOR_RUN, "run", "MODEL: got an empty text, want a file name", ARGS(""));
 	assert_refused(FOR_RUN, "run", "one argument too many: b", ARGS("a", "b"));
