@@ -185,13 +185,22 @@ static bool is_field_given(const struct options *o, const struct option *opt)
 	return options_given(o, opt->offset);
 }
 
+static enum err refuse_missing(const struct command_line *c, const struct option *opt)
+{
+	char words[200] = "";
+	size_t n = 0;
+	for (size_t k = 0; opt->choices != NULL && opt->choices[k] != NULL && n < sizeof words; k++)
+		n += (size_t)snprintf(words + n, sizeof words - n, "%s%s", n > 0 ? ", " : "want one of ", opt->choices[k]);
+	return errmsg_fail(c->em, ERR_USAGE, "%s is missing: %s", option_name(opt), n > 0 ? words : opt->help);
+}
+
 static enum err check_required(const struct command_line *c)
 {
 	for (size_t i = 0; i < n_options(); i++) {
 		const struct option *opt = option_at(i);
 		bool is_needed = opt->required && !(c->o->attach && opt->kind == OPTION_PATH); // --attach: the coordinator has the model
 		if (is_needed && (opt->commands & c->command) && !is_field_given(c->o, opt))
-			return errmsg_fail(c->em, ERR_USAGE, "%s is missing: %s", option_name(opt), opt->help);
+			return refuse_missing(c, opt);
 	}
 	return OK;
 }

@@ -62,6 +62,7 @@ def test_version_shows_the_arithmetic():
     (["trace", "generate", "W1", "--format", "csv"], "hearth trace: --format is for `hearth trace show`\ntry `hearth trace --help`\n"),
     (["trace", "show", "x", "--seconds=5"], "hearth trace: --seconds is for `hearth trace generate` and `hearth trace record`\ntry `hearth trace --help`\n"),
     (["emulate"], "hearth emulate: TOPOLOGY is missing: devices and links, a TOML file\ntry `hearth emulate --help`\n"),
+    (["cache"], "hearth cache: ACTION is missing: want one of ls, gc, verify\ntry `hearth cache --help`\n"),
     (["run", "m", "--rounds", "2"], "hearth run: `hearth run` has no option --rounds: it belongs to `hearth serve`\ntry `hearth run --help`\n"),
     (["serve", "m", "--cache", "d"], "hearth serve: `hearth serve` has no option --cache: it belongs to `hearth join`, `hearth cache`\ntry `hearth serve --help`\n"),
     (["inspect"], "hearth inspect: MODEL is missing: the model, a GGUF file\ntry `hearth inspect --help`\n"),
