@@ -85,6 +85,36 @@ static enum err start(struct run *r, struct errmsg *em)
 	return answer_start(r->host.coord, &q, &r->answer, em);
 }
 
+// find_failure tells why the layers cannot be loaded; "": they can, as far as is known. In a cluster others might take them, or the reason pass.
+static void find_failure(const struct run *r, char why[REASON_CAP])
+{
+	struct coord_member_status here = {0};
+	struct coord_status s = {.members = &here, .members_cap = 1};
+	coord_runtime_status(r->host.coord, &s);
+	text_copy(why, REASON_CAP, strcmp(here.state, "cannot load") == 0 ? here.detail : "");
+}
+
+static bool is_over(void *ctx)
+{
+	struct run *r = ctx;
+	char why[REASON_CAP] = "";
+	if (r->print.n_output == 0)
+		find_failure(r, why);
+	return r->has_ended || r->host.signo != 0 || why[0] != '\0';
+}
+
+static enum err wait_for_end(struct run *r, struct errmsg *em)
+{
+	char why[REASON_CAP];
+	loop_run_until(&r->host.loop, is_over, r, INT64_MAX);
+	find_failure(r, why);
+	if (!r->has_ended && r->host.signo == 0 && why[0] != '\0')
+		return errmsg_fail(em, ERR_NOMEM, "%s", why);
+	if (!r->has_ended)
+		answer_print_interrupted(&r->print);
+	return OK;
+}
+
 static enum err answer_here(struct run *r, struct errmsg *em)
 {
 	// That a cluster of one machine is ready is no news to somebody who waits for an answer.
@@ -102,11 +132,7 @@ static enum err answer_here(struct run *r, struct errmsg *em)
 		r->print.weights.host = &r->host;
 	weight_report_read(&r->print.weights, &r->print.weights.begin);
 	e = start(r, em);
-	if (e == OK && r->host.signo == 0)
-		loop_run(&r->host.loop);
-	if (e == OK && !r->has_ended)
-		answer_print_interrupted(&r->print);
-	return e;
+	return e == OK ? wait_for_end(r, em) : e;
 }
 
 int run_main(const struct command_ctx *ctx)

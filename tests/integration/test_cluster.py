@@ -1,4 +1,5 @@
 """The same bits through any plan, and a cluster that outlives its nodes: real processes on the loopback address."""
+import pathlib
 import random
 import signal
 import threading
@@ -87,6 +88,12 @@ def test_an_empty_stage_is_refused_by_name(cluster):
 def test_a_split_of_another_number_of_layers_is_refused_at_the_start(cluster, split, n):
     bad = cluster.command("serve", cluster.model, "--state", cluster.state("x"), "--no-http", "--listen", "127.0.0.1:0", "--split", split, check=False)
     assert (bad.returncode, bad.stderr) == (1, "hearth serve: --split gives out %d layers, %s has 30\n" % (n, cluster.model))
+
+
+@pytest.mark.skipif(pathlib.Path("/proc/sys/vm/overcommit_memory").read_text() == "1\n", reason="this kernel promises any memory")
+def test_run_ends_at_once_where_its_layers_cannot_be_loaded(cluster):
+    p = cluster.command("run", cluster.model, "-p", "x", "--ctx", 16777216, check=False, seconds=30)
+    assert p.returncode == 1 and p.stdout == "" and "slots of 16777216 tokens" in p.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("wire", ["bf16", "q8", "f16"])
