@@ -45,7 +45,7 @@ static enum err read_file(const char *path, struct secret_text *t, struct errmsg
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return errmsg_fail(em, ERR_IO, "%s: %s", path, strerror(errno));
+		return errmsg_fail(em, ERR_IO, "cannot open: %s", strerror(errno));
 	enum err e = read_all(fd, t, em);
 	close(fd);
 	return e;
@@ -131,5 +131,5 @@ enum err secret_prompt_invite(const struct options *o, struct invite *out, struc
 	if (e == OK)
 		e = invite_parse(t.at, t.len, out, em);
 	sodium_memzero(&t, sizeof t);
-	return e;
+	return e != OK && o->invite_file ? errmsg_prefix(em, e, "%s", o->invite_file) : e;
 }

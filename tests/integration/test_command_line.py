@@ -77,6 +77,14 @@ def test_an_invite_as_an_argument_is_refused_unrepeated():
     assert p.returncode == 2 and "every user of this machine" in p.stderr and "TOPSECRET" not in p.stderr
 
 
+@pytest.mark.parametrize("text, words", [("", "no invite was given"), ("nonsense", "invite: does not begin with hearth://"), (None, "cannot read the invite: Is a directory")])
+def test_a_wrong_invite_file_is_named(tmp_path, text, words):
+    path = tmp_path / "invite"
+    path.mkdir() if text is None else path.write_text(text)
+    p = hearth("join", "--state", str(tmp_path / "state"), "--cache", str(tmp_path / "cache"), "--invite-file", str(path))
+    assert (p.returncode, p.stderr) == (1, "hearth join: %s: %s\n" % (path, words))
+
+
 def test_a_wrong_config_file_is_exit_1_with_its_place(tmp_path):
     path = tmp_path / "home.toml"
     path.write_text("[compute]\ntreads = 1\n")
