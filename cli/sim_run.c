@@ -92,7 +92,7 @@ static enum err run_swarm(const struct options *o, const struct scenario *s, str
 {
 	struct swarm_result r;
 	if (o->sim_svg || o->sim_trace)
-		return errmsg_fail(em, ERR_RANGE, "--svg and --trace draw a household: of a swarm there are figures only");
+		return errmsg_fail(em, ERR_RANGE, "a scenario with a placement has figures only: leave out --svg and --trace");
 	enum err e = swarm_run(s, &r, em);
 	if (e != OK)
 		return e;
