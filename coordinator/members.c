@@ -386,7 +386,7 @@ void members_on_hello(struct coordinator *c, int32_t member, const struct msg_he
 	if (memcmp(h->model_hash, c->config.model_hash, HASH_BYTES) != 0) {
 		struct msg out = {.type = MSG_REFUSED};
 		text_copy(out.u.refused.reason, REASON_CAP,
-			"its model file is not the coordinator's (the hashes differ): copy the coordinator's file to this machine");
+			"this machine's model file is not the coordinator's (the hashes differ): copy that one here, or leave --model out to fetch what is needed");
 		text_copy(m->detail, sizeof m->detail, "its model file is not the coordinator's");
 		m->state = MEMBER_REFUSED;
 		coord_send_msg(c, member, &out, fx);

@@ -270,7 +270,7 @@ def test_another_model_file_is_refused_as_before(cluster, tiny_model):
     path.write_text(invite + "\n")
     p = cluster.start("a", "join", "--model", tiny_model, "--state", cluster.state("a"), "--name", "a", "--listen", "127.0.0.1:0", "--invite-file", path)
     assert p.wait_exit(30) == 1
-    assert "its model file is not the coordinator's" in p.log()
+    assert "this machine's model file is not the coordinator's" in p.log() and "leave --model out to fetch" in p.log()
 
 
 def test_a_leave_in_the_middle_of_a_fetch_is_prompt(cluster):
