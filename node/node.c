@@ -312,6 +312,8 @@ static void on_loaded(struct node *n, const struct node_event *ev, struct node_e
 	n->loaded = ev->u.loaded.err == OK;
 	n->report.weights = n->loaded ? ev->u.loaded.weights : (struct msg_weight_report){0};
 	n->report.weights.steps = 0;
+	if (!n->loaded && !n->config.local) // the coordinator's log, on the same machine, says it too
+		node_log(fx, LOG_ERROR, "this machine cannot take its part: %s", ev->u.loaded.text);
 	answer_loaded(n, n->loaded ? "" : ev->u.loaded.text, fx);
 }
 
