@@ -276,9 +276,9 @@ static bool choose_own(const struct coordinator *c, const struct chain *ch, stru
 	if (!placement_is_enough(c, why))
 		return false;
 	if (!c->is_single && !c->is_dealt)
-		return planning_say_missing(c, why, "machines for as many chains", placement_n_spares(c), c->n_chains);
+		return planning_say_missing(c, why, "machines that --replicas needs", placement_n_spares(c), c->n_chains);
 	if (n == 0 && !c->is_single) {
-		text_copy(why, REASON_CAP, "none of this chain's machines is here");
+		snprintf(why, REASON_CAP, "none of the machines of chain %d is here", ch->index);
 		add_failure(c, why);
 		return false;
 	}
@@ -371,7 +371,17 @@ static void say_bye(struct coordinator *c, struct coord_effects *fx)
 // is_starting: the node on this machine has not said Hello yet. That takes a moment, and is nothing to warn of.
 static bool is_starting(const struct coordinator *c, const struct chain *ch)
 {
-	return c->config.has_local_node && c->members[0].chain == ch->index && !c->had_plan && c->members[0].state != MEMBER_READY;
+	bool is_ours = c->members[0].chain == ch->index || c->members[0].chain < 0;
+	return c->config.has_local_node && is_ours && !c->had_plan && c->members[0].state != MEMBER_READY;
+}
+
+// is_said: this chain waits for that already, or an earlier one does.
+static bool is_said(const struct coordinator *c, const struct chain *ch, const char *why)
+{
+	for (int32_t i = 0; i <= ch->index; i++)
+		if ((i == ch->index || c->chains[i].plan_state == PLAN_NONE) && strcmp(c->chains[i].waiting_for, why) == 0)
+			return true;
+	return false;
 }
 
 static void make_plan(struct coordinator *c, struct chain *ch, struct coord_effects *fx)
@@ -382,7 +392,9 @@ static void make_plan(struct coordinator *c, struct chain *ch, struct coord_effe
 	if (!choose(c, ch, &next, why)) {
 		planning_drop(c, ch, fx);
 		ch->plan_dirty = false;
-		if (!is_starting(c, ch) && strcmp(why, ch->waiting_for) != 0)
+		if (is_starting(c, ch))
+			text_copy(why, sizeof why, "the node on this machine is starting");
+		else if (!is_said(c, ch, why))
 			coord_log(fx, LOG_WARNING, "no plan: %s", why);
 		text_copy(ch->waiting_for, sizeof ch->waiting_for, why);
 		return;

@@ -355,6 +355,7 @@ static void members_are_dealt_to_as_many_chains_as_asked_for(void **state)
 	config.n_chains = 2;
 	config.n_nodes_min = 4;
 	start(&h, &config, 6);
+	assert_int_equal(count_fx(&h, COORD_FX_LOG), 1); // both wait for the same: that is said once
 	for (int32_t i = 1; i <= 3; i++)
 		arrive(&h, i);
 	assert_string_equal(status(&h).waiting_for, "3 of 4 joined nodes are here");
@@ -393,7 +394,9 @@ static void a_newcomer_goes_to_the_chain_that_is_broken(void **state)
 	lose_node(&h, 2);
 	h.now += 2 * S;
 	tick(&h);
-	assert_string_equal(chain(&h, of).waiting_for, "none of this chain's machines is here");
+	char words[REASON_CAP];
+	snprintf(words, sizeof words, "none of the machines of chain %d is here", of);
+	assert_string_equal(chain(&h, of).waiting_for, words);
 	assert_true(status(&h).ready); // the other one answers
 	arrive(&h, 3);
 	assert_int_equal(member(&h, 3).chain, of);

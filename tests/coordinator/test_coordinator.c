@@ -184,7 +184,7 @@ static void a_start_warns_only_when_nobody_is_there_to_come(void **state)
 		start(&h, &config, 0);
 		assert_int_equal(n_warnings(&h), 1 - local);
 		assert_string_equal(status(&h).waiting_for,
-			local ? "the node on this machine is not ready" : "no node has joined, and this machine holds no layers (--no-node)");
+			local ? "the node on this machine is starting" : "no node has joined, and this machine holds no layers (--no-node)");
 		stop(&h);
 	}
 }

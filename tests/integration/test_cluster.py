@@ -96,6 +96,11 @@ def test_run_ends_at_once_where_its_layers_cannot_be_loaded(cluster):
     assert p.returncode == 1 and p.stdout == "" and "slots of 16777216 tokens" in p.stderr.splitlines()[-1]
 
 
+def test_a_coordinator_that_waits_for_nodes_says_so(cluster):
+    p = cluster.serve("--nodes", "1")
+    p.wait_log("no plan: 0 of 1 joined nodes are here", 30)
+
+
 @pytest.mark.parametrize("wire", ["bf16", "q8", "f16"])
 def test_each_wire_type_gives_what_run_gives_with_it(cluster, wire):
     alone = cluster.run_alone(PROMPT, "--wire", wire, "--prefill-chunk", "7", n=8)
