@@ -478,8 +478,9 @@ static enum err fail_listen(struct stream_listener *l, const char *url, int rv, 
 	switch (rv) {
 	case NNG_EADDRINUSE:
 		return errmsg_fail(em, ERR_EXISTS, "%s: another program listens there", url);
-	case NNG_EINVAL:
 	case NNG_EADDRINVAL:
+		return errmsg_fail(em, ERR_FORMAT, "%s: not an address of this machine", url);
+	case NNG_EINVAL:
 	case NNG_ENOTSUP:
 		return errmsg_fail(em, ERR_FORMAT, "%s: no address to listen on (want host:port)", url);
 	case NNG_ENOMEM:

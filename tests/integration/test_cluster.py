@@ -101,6 +101,11 @@ def test_a_coordinator_that_waits_for_nodes_says_so(cluster):
     p.wait_log("no plan: 0 of 1 joined nodes are here", 30)
 
 
+def test_an_address_of_another_machine_cannot_be_listened_on(cluster):
+    bad = cluster.command("serve", cluster.model, "--state", cluster.state("x"), "--no-http", "--listen", "192.0.2.1:7433", check=False)
+    assert bad.returncode == 1 and "192.0.2.1:7433: not an address of this machine" in bad.stderr
+
+
 @pytest.mark.parametrize("wire", ["bf16", "q8", "f16"])
 def test_each_wire_type_gives_what_run_gives_with_it(cluster, wire):
     alone = cluster.run_alone(PROMPT, "--wire", wire, "--prefill-chunk", "7", n=8)
