@@ -18,6 +18,7 @@ struct looking {
 	const struct command_ctx *ctx;
 	struct block_cache cache;
 	struct block_cache_model models[BLOCK_CACHE_MODELS_MAX];
+	struct manifest manifests[BLOCK_CACHE_MODELS_MAX]; // gc: names and sizes of what may be gone then; the rest of it is not there
 	size_t n;
 	json_t *list; // --json: one object for each model
 };
@@ -96,8 +97,21 @@ static int list(struct looking *l)
 
 // ---- gc
 
+// look_inside: peeking takes the cache's lock, which gc holds.
+static void look_inside(struct looking *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		struct block_store *s = NULL;
+		struct errmsg em;
+		if (block_store_peek(&l->cache, l->models[i].manifest_hash, &s, &em) == OK)
+			l->manifests[i] = *block_store_manifest(s);
+		block_store_close(s);
+	}
+}
+
 static int collect(struct looking *l)
 {
+	look_inside(l);
 	uint64_t freed = 0, missing = 1;
 	struct errmsg em;
 	int lock;
@@ -110,10 +124,11 @@ static int collect(struct looking *l)
 		if (m->is_in_use || block_cache_remove(&l->cache, m->manifest_hash, &em) != OK)
 			continue;
 		freed += m->bytes;
+		const struct manifest *manifest = l->manifests[i].file_bytes > 0 ? &l->manifests[i] : NULL;
 		if (l->ctx->opts->json)
-			put(l, model_json(m, NULL));
+			put(l, model_json(m, manifest));
 		else
-			print_model(m, NULL);
+			print_model(m, manifest);
 	}
 	close(lock);
 	if (l->ctx->opts->json)
@@ -189,6 +204,8 @@ static int verify(struct looking *l)
 		is_good = is_good && e == OK && v.n_bad == 0;
 		block_store_close(s);
 	}
+	if (l->n == 0 && !l->ctx->opts->json)
+		printf("%s: 0 models\n", l->cache.path);
 	int code = l->ctx->opts->json ? print_list(l, "models", json_pack("{s:s, s:b}", "path", l->cache.path, "good", is_good)) : EXIT_DONE;
 	return is_good ? code : EXIT_ERROR;
 }

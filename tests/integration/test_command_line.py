@@ -85,6 +85,12 @@ def test_a_wrong_invite_file_is_named(tmp_path, text, words):
     assert (p.returncode, p.stderr) == (1, "hearth join: %s: %s\n" % (path, words))
 
 
+def test_an_empty_cache_says_so(tmp_path):
+    for action, words in (("ls", "0 models, 0 MiB"), ("gc", "0 MiB freed"), ("verify", "0 models")):
+        p = hearth("cache", action, "--cache", str(tmp_path / "none"))
+        assert (p.returncode, p.stdout, p.stderr) == (0, "%s: %s\n" % (tmp_path / "none", words), "")
+
+
 def test_a_wrong_config_file_is_exit_1_with_its_place(tmp_path):
     path = tmp_path / "home.toml"
     path.write_text("[compute]\ntreads = 1\n")
