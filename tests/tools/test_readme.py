@@ -118,3 +118,37 @@ def test_the_api_document_is_linked_and_names_the_parameters_that_are_read():
     named = set(re.findall(r"`([a-z_]+)(?:\.[a-z_]+)?`", "\n".join(row.split("|")[1] for row in table.splitlines() if row.startswith("|"))))
     source = (ROOT / "coordinator" / "shell" / "openai_request.c").read_text()
     assert named == set(re.findall(r'^\t\{"(\w+)", (?:BOTH|CHAT|COMPLETION), ', source, re.M))
+
+
+def section(title):
+    return README[README.index("\n## %s\n" % title):].split("\n## ")[1]
+
+
+def test_the_folders_of_the_tour_are_those_that_have_sources():
+    listed = set(re.findall(r"(?:^ {4}| {2,})([a-z]+(?:/shell)?)/(?= |:)", section("Follow one token"), re.M))
+    have = {str(f.parent.relative_to(ROOT)) for d in ROOT.iterdir() if d.is_dir() and d.name not in ("build", "tests", "bench", "tools") for f in d.rglob("*.c")}
+    assert listed | {"sim/shell"} == have
+
+
+def test_the_section_on_memory_tells_of_rounds():
+    text = section("Models bigger than memory")
+    options = (ROOT / "cli" / "option_table.c").read_text()
+    assert "`hearth serve big.gguf --rounds K`" in text and "bits do not change" in text
+    assert re.search(r'"--rounds".*FOR_SERVE,', options)
+    assert "| `rounds` |" in (ROOT / "docs" / "scenarios.md").read_text()
+    assert "ms of waiting for the disk" in (ROOT / "cli" / "status.c").read_text()
+
+
+def test_what_it_says_is_not_there_is_not():
+    text = section("What is not there yet")
+    sources = [f for d in ("kernels", "engine", "net", "partition", "cli", "coordinator", "model") for f in (ROOT / d).rglob("*.[ch]")]
+    code = "\n".join(f.read_text() for f in sources)
+    for what, sign in (("NEON", "arm_neon.h"), ("io_uring", "liburing.h"), ("Discovery", "avahi"), ("Tensor parallelism", "tp_members"), ("No GPU", "cuda")):
+        assert what in text and sign not in code
+    assert set(re.findall(r"`(\w+)`(?= \(also| and `qwen| *,|, with)", text)) == set(re.findall(r'\[ARCH_\w+\] = "(\w+)"', code))
+    for there in ("--mem", "AVX-512", "copy", "experts are"):
+        assert there not in text
+
+
+def test_its_lines_are_no_longer_than_they_were():
+    assert max(len(line) for line in README.splitlines()) <= 257
