@@ -21,6 +21,7 @@
 #define COST_ROUNDS_MAX 64     // k of a plan; beyond 8 nothing was ever gained
 #define COST_UNITS_MAX 64      // units per layer
 #define COST_UNITS_DEFAULT 8   // finer ones gain nothing
+#define COST_JUDGED_TOKENS 24  // over which the judge takes the mean, after 20 that fill windows
 #define COST_STREAM_LEAST (-1) // n_streamed: as few as fit
 
 // Who evicts what does not fit.
@@ -133,6 +134,10 @@ struct cost_verdict {
 MUST_USE enum err cost_judge(const struct cost_case *c, struct arena *scratch, struct cost_verdict *out);
 size_t cost_judge_bytes(const struct cost_case *c);
 
+// cost_streams is the time per token, of all streams together, while n decode: each for itself while nothing is streamed, until the busiest
+// machine never rests; in one batch where weights are, so that each is read once for all. Scratch and errors as cost_judge.
+MUST_USE enum err cost_streams(const struct cost_case *c, int32_t n_streams, struct arena *scratch, double *out);
+
 // cost_ttft is the time from the prompt's arrival until its first token is drawn, on an idle ring: chunks follow each other through the
 // stages; with more than one round one by one.
 MUST_USE enum err cost_ttft(const struct cost_case *c, int32_t n_prompt, int32_t chunk, struct arena *scratch, double *out);
@@ -149,6 +154,8 @@ struct cost_closed {
 // cost_closed is the closed form; cost_closed_corrected adds the correction for unequal rounds (slower, never lower).
 void cost_closed(const struct cost_case *c, struct cost_closed *out);
 double cost_closed_corrected(const struct cost_case *c);
+// cost_bound is a bound that the judge is never below, whatever the plan.
+double cost_bound(const struct cost_case *c);
 
 // cost_choose_streams sets n_streamed of every stage of *plan (the case's) to what the closed form likes best, fewest bytes first.
 MUST_USE enum err cost_choose_streams(const struct cost_case *c, struct cost_plan *plan, struct errmsg *em);

@@ -13,6 +13,7 @@ struct visit_sums {
 	double unit_s; // of its streamed units together: n_r p
 	double read_s; // of reading them: n_r rho
 	int32_t n;     // n_r
+	double unit_least_s, read_least_s; // of one streamed unit
 };
 
 static struct visit_sums sum_visit(const struct cost_case *c, int32_t stage, const struct cost_layout *l, int32_t round)
@@ -28,12 +29,15 @@ static struct visit_sums sum_visit(const struct cost_case *c, int32_t stage, con
 			continue;
 		}
 		double unit_s = cost_unit_s(c, d, item.layer, &b);
-		int32_t n = 0;
-		for (int32_t u = 0; u < c->params.units_per_layer; u++)
-			n += cost_spread_next(&at.streamed);
+		int32_t n = cost_spread_take(&at.streamed, c->params.units_per_layer);
 		v.work_s += unit_s * c->params.units_per_layer;
+		if (n == 0)
+			continue;
+		double read_s = cost_read_s(c, d, item.layer);
+		v.unit_least_s = v.n == 0 || unit_s < v.unit_least_s ? unit_s : v.unit_least_s;
+		v.read_least_s = v.n == 0 || read_s < v.read_least_s ? read_s : v.read_least_s;
 		v.unit_s += unit_s * n;
-		v.read_s += n > 0 ? cost_read_s(c, d, item.layer) * n : 0;
+		v.read_s += read_s * n;
 		v.n += n;
 	}
 	return v;
@@ -105,6 +109,38 @@ void cost_closed(const struct cost_case *c, struct cost_closed *out)
 		}
 	}
 	put_total(out);
+}
+
+// least_z bounds a visit: the first unit beyond the window is read when the visit's first has been computed, and the last one is computed
+// when it has been read.
+static double least_z(const struct cost_case *c, const struct visit_sums *v, const struct cluster_device *d, int32_t window)
+{
+	if (c->params.policy == COST_LRU)
+		return larger(v->work_s, v->n * v->read_least_s);
+	if (v->n <= window)
+		return v->work_s;
+	return larger(v->work_s, d->visit_s + 2 * v->unit_least_s + (v->n - window) * v->read_least_s);
+}
+
+double cost_bound(const struct cost_case *c)
+{
+	double sum_s = all_hops(c) + cost_head_s(c, 1), disk_s = 0;
+	for (int32_t i = 0; i < c->plan->n_stages; i++) {
+		struct cost_layout l;
+		enum err e = cost_layout_of(c, i, &l, NULL);
+		ASSERT(e == OK);
+		double read_least_s = -1;
+		for (int32_t r = 0; r < c->plan->n_rounds; r++) {
+			struct visit_sums v = sum_visit(c, i, &l, r);
+			sum_s += least_z(c, &v, cost_device_of(c, i), l.window);
+			if (v.n > 0 && (read_least_s < 0 || v.read_least_s < read_least_s))
+				read_least_s = v.read_least_s;
+		}
+		// A window may have been read ahead when the judge begins to measure.
+		if (l.n_streamed > 0)
+			disk_s = larger(disk_s, (l.n_streamed - (double)l.window / COST_JUDGED_TOKENS) * read_least_s);
+	}
+	return larger(sum_s, disk_s);
 }
 
 // One visit on the time line of a token that meets no stall but those in its z.

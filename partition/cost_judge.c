@@ -5,7 +5,6 @@
 #include "partition/cost_round.h"
 
 #define WARM_TOKENS 20
-#define JUDGED_TOKENS 24
 #define ALIGNMENT 64 // of an arena's pieces
 
 struct ring {
@@ -72,40 +71,65 @@ static void add_use(struct cost_device_share *s, const struct cost_use *use, con
 		s->read_s += use->read_bytes / d->disk_rate * weight;
 }
 
-// walk_token takes one token round the ring and adds what it cost to `out`, times weight.
-static double walk_token(struct ring *r, double t, double weight, struct cost_verdict *out)
+// walk_token takes one token, or one of each of n streams, round the ring and adds what it cost to `out`, times weight.
+static double walk_token(struct ring *r, double t, double weight, int32_t n_streams, struct cost_verdict *out)
 {
 	const struct cost_plan *p = r->c->plan;
-	const struct cost_batch b = cost_decode(r->c->params.kv_read);
+	struct cost_batch b = cost_decode(r->c->params.kv_read * (uint64_t)n_streams);
 	double hop_s = 0;
+	b.n_tokens = n_streams;
 	for (int32_t round = 0; round < p->n_rounds; round++) {
 		for (int32_t i = 0; i < p->n_stages; i++) {
 			struct cost_use use;
-			double s = cost_hop_s(r->c, from_device(p, round, i), p->stages[i].device, 1);
+			double s = cost_hop_s(r->c, from_device(p, round, i), p->stages[i].device, n_streams);
 			hop_s += s;
 			t = cost_runner_visit(&r->runners[i], round, t + s, &b, &use);
 			add_use(&out->stages[i], &use, cost_device_of(r->c, i), weight);
 		}
 	}
-	double back_s = cost_hop_s(r->c, p->stages[p->n_stages - 1].device, p->head, 1);
+	double back_s = cost_hop_s(r->c, p->stages[p->n_stages - 1].device, p->head, n_streams);
 	out->hop_s = hop_s + back_s;
 	return t + back_s + out->head_s;
 }
 
-enum err cost_judge(const struct cost_case *c, struct arena *scratch, struct cost_verdict *out)
+static enum err judge(const struct cost_case *c, int32_t n_streams, struct arena *scratch, struct cost_verdict *out)
 {
 	size_t used = scratch->used;
 	struct ring r;
-	*out = (struct cost_verdict){.head_s = cost_head_s(c, 1)};
+	*out = (struct cost_verdict){.head_s = cost_head_s(c, n_streams)};
 	enum err e = ring_init(&r, c, scratch);
 	double t = 0, warm = 0;
-	for (int32_t i = 0; e == OK && i < WARM_TOKENS + JUDGED_TOKENS; i++) {
+	for (int32_t i = 0; e == OK && i < WARM_TOKENS + COST_JUDGED_TOKENS; i++) {
 		if (i == WARM_TOKENS)
 			warm = t;
-		t = walk_token(&r, t, i < WARM_TOKENS ? 0 : 1.0 / JUDGED_TOKENS, out);
+		t = walk_token(&r, t, i < WARM_TOKENS ? 0 : 1.0 / COST_JUDGED_TOKENS, n_streams, out);
 	}
-	out->token_s = (t - warm) / JUDGED_TOKENS;
+	out->token_s = (t - warm) / COST_JUDGED_TOKENS;
 	scratch->used = used;
+	return e;
+}
+
+enum err cost_judge(const struct cost_case *c, struct arena *scratch, struct cost_verdict *out)
+{
+	return judge(c, 1, scratch, out);
+}
+
+enum err cost_streams(const struct cost_case *c, int32_t n_streams, struct arena *scratch, double *out)
+{
+	ASSERT(n_streams >= 1);
+	struct cost_verdict v;
+	bool is_streaming = false;
+	enum err e = judge(c, 1, scratch, &v);
+	double busiest_s = v.head_s;
+	for (int32_t i = 0; e == OK && i < c->plan->n_stages; i++) {
+		double busy_s = v.stages[i].busy_s + (c->plan->stages[i].device == c->plan->head ? v.head_s : 0);
+		busiest_s = busy_s > busiest_s ? busy_s : busiest_s;
+		is_streaming = is_streaming || v.stages[i].read_s > 0;
+	}
+	if (e == OK && is_streaming)
+		e = judge(c, n_streams, scratch, &v);
+	double each_s = v.token_s / n_streams;
+	*out = is_streaming || each_s > busiest_s ? each_s : busiest_s;
 	return e;
 }
 

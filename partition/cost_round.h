@@ -25,6 +25,16 @@ static inline bool cost_spread_next(struct cost_spread *s)
 	return true;
 }
 
+// cost_spread_take is cost_spread_next n times: how many took one.
+static inline int32_t cost_spread_take(struct cost_spread *s, int32_t n)
+{
+	if (s->part == 0)
+		return 0;
+	int64_t left = s->left + n * s->part;
+	s->left = left % s->whole;
+	return (int32_t)(left / s->whole);
+}
+
 // One layer of a visit.
 struct cost_item {
 	int32_t layer; // of the model

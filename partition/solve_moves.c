@@ -1,0 +1,222 @@
+// The best candidates and their neighbours, judged exactly (cost-model.md, section 7, step 6). The closed form is a little kind to windows of
+// two or three units and to unequal rounds; moves find what it misses, and layers of unequal sizes their place.
+#include "partition/solve_inside.h"
+
+#define TRIALS_MAX 30000 // neighbours looked at, of all candidates together
+#define STREAM_STEPS 3
+
+struct climb {
+	struct solver *s;
+	struct solve_candidate at;
+	int32_t n_left; // trials
+	bool has_moved;
+};
+
+static int32_t find_stage(const struct cost_plan *p, int32_t device)
+{
+	for (int32_t i = 0; i < p->n_stages; i++)
+		if (p->stages[i].device == device)
+			return i;
+	return -1;
+}
+
+static void remove_stage(struct cost_plan *p, int32_t i)
+{
+	p->n_stages--;
+	for (; i < p->n_stages; i++)
+		p->stages[i] = p->stages[i + 1];
+	if (p->n_stages == 1)
+		p->n_rounds = 1;
+}
+
+// try_plan moves there when it is better. Streams of COST_STREAM_LEAST are written out.
+static void try_plan(struct climb *c, struct cost_plan *p)
+{
+	struct solve_candidate tried = {.plan = *p};
+	if (c->n_left <= 0)
+		return;
+	c->n_left--;
+	for (int32_t i = 0; i < p->n_stages; i++) {
+		struct cost_stage *st = &tried.plan.stages[i];
+		int32_t seat = solve_seat_of(c->s, st->device);
+		if (seat < 0 || st->n_layers > c->s->n_layers)
+			return;
+		int32_t least = solve_streams_least(c->s, seat, st->n_layers);
+		st->n_streamed = least == 0 ? 0 : st->n_streamed < least ? least : st->n_streamed;
+	}
+	if (!solve_judge_plan(c->s, &tried.plan, c->at.score.value, &tried.score) || !solve_is_better(&tried, &c->at))
+		return;
+	c->at = tried;
+	c->has_moved = true;
+}
+
+// best_streams is what the closed form likes for a stage at the present T.
+static int32_t best_streams(const struct climb *c, int32_t device, int32_t l, int32_t n_rounds)
+{
+	struct solve_pass q = {.n_rounds = n_rounds,
+		.has_disks = true,
+		.costs = SOLVE_CLOSED,
+		.disk_cap_s = c->at.score.token_s,
+		.stage_cap_s = INFINITY};
+	int32_t seat = solve_seat_of(c->s, device), n;
+	if (seat < 0 || l < 1 || !(solve_stage_s(c->s, &q, seat, l, &n) < INFINITY))
+		return COST_STREAM_LEAST;
+	return solve_streams_lower(c->s, n_rounds, seat, l, n);
+}
+
+// try_layers tries a plan in which two stages have other layers: with the fewest streams, and with those that the closed form likes.
+static void try_layers(struct climb *c, const struct cost_plan *p, int32_t a, int32_t b)
+{
+	for (int32_t kind = 0; kind < 4; kind++) {
+		struct cost_plan tried = *p;
+		bool differs = kind == 0;
+		for (int32_t i = 0; i < 2; i++) {
+			struct cost_stage *st = &tried.stages[i == 0 ? a : b];
+			st->n_streamed = COST_STREAM_LEAST;
+			if (st->n_layers > 0 && (kind >> i & 1)) {
+				st->n_streamed = best_streams(c, st->device, st->n_layers, tried.n_rounds);
+				differs = differs || st->n_streamed > 0;
+			}
+		}
+		if (!differs)
+			continue;
+		int32_t gone = tried.stages[a].n_layers == 0 ? a : tried.stages[b].n_layers == 0 ? b : -1;
+		if (gone >= 0)
+			remove_stage(&tried, gone);
+		try_plan(c, &tried);
+	}
+}
+
+static void move_layers(struct climb *c)
+{
+	for (int32_t a = 0; a < c->at.plan.n_stages; a++) {
+		for (int32_t b = 0; b < c->at.plan.n_stages; b++) {
+			struct cost_plan p = c->at.plan;
+			if (a == b || a >= p.n_stages)
+				continue;
+			p.stages[a].n_layers--;
+			p.stages[b].n_layers++;
+			try_layers(c, &p, a, b);
+		}
+	}
+}
+
+static void move_streams(struct climb *c)
+{
+	for (int32_t a = 0; a < c->at.plan.n_stages; a++) {
+		for (int32_t d = -STREAM_STEPS; d <= STREAM_STEPS; d++) {
+			struct cost_plan p = c->at.plan;
+			if (d == 0 || p.stages[a].n_streamed == 0)
+				continue;
+			p.stages[a].n_streamed += d;
+			try_plan(c, &p);
+		}
+	}
+}
+
+static void move_rounds(struct climb *c)
+{
+	for (int32_t d = -1; d <= 1; d += 2) {
+		for (int32_t kind = 0; kind < 2; kind++) { // with the same streams, or those that suit these rounds
+			struct cost_plan p = c->at.plan;
+			p.n_rounds += d;
+			if (p.n_rounds < 1 || p.n_stages < 2)
+				continue;
+			for (int32_t i = 0; kind > 0 && i < p.n_stages; i++)
+				p.stages[i].n_streamed = best_streams(c, p.stages[i].device, p.stages[i].n_layers, p.n_rounds);
+			try_plan(c, &p);
+		}
+	}
+}
+
+static void move_order(struct climb *c)
+{
+	for (int32_t a = 0; a < c->at.plan.n_stages && c->s->w->order == NULL; a++) {
+		for (int32_t b = a + 1; b < c->at.plan.n_stages; b++) {
+			struct cost_plan p = c->at.plan;
+			if (p.stages[a].device == p.head)
+				continue;
+			struct cost_stage t = p.stages[a];
+			p.stages[a] = p.stages[b];
+			p.stages[b] = t;
+			try_plan(c, &p);
+		}
+	}
+}
+
+// exchange gives a device's layers to one that has none.
+static void move_devices(struct climb *c)
+{
+	for (int32_t i = 0; i < c->s->n_seats; i++) {
+		int32_t device = c->s->seats[i].device;
+		for (int32_t a = 0; a < c->at.plan.n_stages; a++) {
+			struct cost_plan p = c->at.plan;
+			if (find_stage(&p, device) >= 0)
+				break;
+			p.stages[a].device = device;
+			if (!solve_ring_order(c->s, &p))
+				continue;
+			int32_t at = find_stage(&p, device);
+			try_layers(c, &p, at, at);
+		}
+	}
+}
+
+bool solve_insert(struct solver *s, const struct cost_plan *p, int32_t donor, int32_t seat, int32_t n_layers, struct cost_plan *out)
+{
+	if (n_layers > p->stages[donor].n_layers || p->n_stages == STAGES_MAX)
+		return false;
+	*out = *p;
+	out->stages[donor].n_layers -= n_layers;
+	out->stages[out->n_stages++] = (struct cost_stage){
+		.device = s->seats[seat].device, .n_layers = n_layers, .n_streamed = COST_STREAM_LEAST};
+	if (out->stages[donor].n_layers == 0)
+		remove_stage(out, donor);
+	return solve_ring_order(s, out);
+}
+
+static void insert_devices(struct climb *c)
+{
+	for (int32_t i = 0; i < c->s->n_seats; i++) {
+		int32_t device = c->s->seats[i].device;
+		for (int32_t a = 0; a < c->at.plan.n_stages; a++) {
+			for (int32_t n = 1; n <= c->s->n_layers; n = n < 4 ? n + 1 : 2 * n) {
+				struct cost_plan p;
+				if (find_stage(&c->at.plan, device) >= 0 || a >= c->at.plan.n_stages)
+					break;
+				int32_t donor = c->at.plan.stages[a].device;
+				if (n > c->at.plan.stages[a].n_layers || !solve_insert(c->s, &c->at.plan, a, i, n, &p))
+					break;
+				int32_t left = find_stage(&p, donor), at = find_stage(&p, device);
+				try_layers(c, &p, at, left >= 0 ? left : at);
+			}
+		}
+	}
+}
+
+static void climb_from(struct climb *c)
+{
+	solve_seats_place(c->s, c->at.plan.head_on_accel);
+	do {
+		c->has_moved = false;
+		move_streams(c);
+		move_layers(c);
+		move_rounds(c);
+		move_order(c);
+		insert_devices(c);
+		move_devices(c);
+	} while (c->has_moved && c->n_left > 0);
+}
+
+void solve_moves(struct solver *s)
+{
+	struct solve_candidate best = s->kept[0];
+	struct climb c = {.s = s, .n_left = TRIALS_MAX};
+	for (int32_t i = 0; i < s->n_kept; i++) {
+		c.at = s->kept[i];
+		climb_from(&c);
+		if (solve_is_better(&c.at, &best))
+			best = c.at;
+	}
+	s->kept[0] = best;
+}

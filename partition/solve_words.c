@@ -1,0 +1,38 @@
+// Words for fates and terms.
+#include "partition/solve.h"
+
+const char *solve_fate_words(enum solve_fate f)
+{
+	switch (f) {
+	case SOLVE_USED:
+		return "it holds layers";
+	case SOLVE_SLOWER:
+		return "the plan would be slower with it";
+	case SOLVE_NO_LINK:
+		return "no other machine reaches it";
+	case SOLVE_NO_ROOM:
+		return "not even one layer fits";
+	case SOLVE_FORBIDDEN:
+		return "it must not hold layers";
+	case SOLVE_NOT_NEEDED:
+		return "the plan is as fast without it";
+	}
+	return "unknown";
+}
+
+const char *solve_term_words(enum solve_term t)
+{
+	switch (t) {
+	case SOLVE_TERM_COMPUTE:
+		return "computing";
+	case SOLVE_TERM_STALL:
+		return "waiting for the disk";
+	case SOLVE_TERM_DISK:
+		return "a disk that never rests";
+	case SOLVE_TERM_HOPS:
+		return "the links";
+	case SOLVE_TERM_HEAD:
+		return "the output head";
+	}
+	return "unknown";
+}
