@@ -1,6 +1,7 @@
 #include "kernels/pool.h"
 
 #include "base/assert.h"
+#include "base/limits.h"
 #include "base/thread.h"
 #include "kernels/kernels.h"
 
@@ -12,6 +13,11 @@
 // One token's products come every few dozen microseconds: waiting that long awake is cheaper than a sleep and a wake-up.
 #define SPIN_NS 50000
 #define PAUSES_PER_LOOK 16 // processor pauses between two looks at the clock
+
+// A value of the start gate: in its lower bits how many threads take part in the run, above them a count of runs.
+#define START_THREADS_BITS 9
+#define START_THREADS_MASK ((UINT32_C(1) << START_THREADS_BITS) - 1)
+_Static_assert(THREADS_MAX <= START_THREADS_MASK, "a start value holds the number of threads");
 
 // A gate is a number that changes: gate_wait returns when it is no longer `old`. A waiter announces itself before it looks a last
 // time and an opener changes the number before it looks for sleepers, so that one of them always sees the other.
@@ -31,12 +37,15 @@ struct worker {
 struct pool {
 	int32_t n_threads;
 	int32_t n_started; // workers that exist
+	_Atomic int32_t n_wanted; // threads the next run takes
+	int32_t n_active;         // threads of the current run
 	bool spins;        // false when there are more threads than processors: who spins then holds up the others
 	_Atomic bool quit;
 	pool_fn fn;
 	void *ctx;
-	struct gate start;             // counts runs
-	struct gate done;              // follows start when all workers have finished
+	struct gate start;             // a new value begins a run
+	struct gate done;              // follows start when all workers of a run have finished
+	struct gate resume;            // its low bits are the threads that do not rest
 	_Atomic int32_t n_unfinished;  // workers in the current run
 	struct gate barrier;           // counts barriers passed
 	_Atomic int32_t n_arrived;     // threads at the current barrier
@@ -77,6 +86,12 @@ static void gate_set(struct gate *g, uint32_t value)
 	pthread_mutex_unlock(&g->lock);
 }
 
+// next_value returns a value that the gate does not have, with n in its low bits.
+static uint32_t next_value(struct gate *g, int32_t n)
+{
+	return ((atomic_load(&g->value) | START_THREADS_MASK) + 1) | (uint32_t)n;
+}
+
 static bool gate_spin(struct gate *g, uint32_t old)
 {
 	int64_t end_ns = thread_clock_ns() + SPIN_NS;
@@ -102,18 +117,33 @@ static void gate_wait(struct gate *g, uint32_t old, bool spins)
 	pthread_mutex_unlock(&g->lock);
 }
 
+// rest: a thread that takes part in no run sleeps, and is not woken by each.
+static void rest(struct pool *p, int32_t idx)
+{
+	uint32_t value = atomic_load(&p->resume.value);
+	while (idx >= (int32_t)(value & START_THREADS_MASK) && !atomic_load(&p->quit)) {
+		gate_wait(&p->resume, value, false);
+		value = atomic_load(&p->resume.value);
+	}
+}
+
 static void *worker_main(void *arg)
 {
 	struct worker *w = arg;
 	struct pool *p = w->pool;
 	kernels_thread_init();
-	for (uint32_t run = 0;; run++) {
+	for (uint32_t run = 0;;) {
+		rest(p, w->idx);
 		gate_wait(&p->start, run, p->spins);
 		if (atomic_load(&p->quit))
 			return NULL;
-		p->fn(p->ctx, w->idx, p->n_threads);
+		run = atomic_load(&p->start.value);
+		int32_t n_active = (int32_t)(run & START_THREADS_MASK);
+		if (w->idx >= n_active)
+			continue; // a run without it: it may have slept through others
+		p->fn(p->ctx, w->idx, n_active);
 		if (atomic_fetch_sub(&p->n_unfinished, 1) == 1)
-			gate_set(&p->done, run + 1);
+			gate_set(&p->done, run);
 	}
 }
 
@@ -143,10 +173,13 @@ enum err pool_open(int32_t n_threads, struct pool **out)
 	struct pool *p = calloc(1, sizeof(*p) + (size_t)(n_threads - 1) * sizeof(p->workers[0]));
 	if (p == NULL)
 		return ERR_NOMEM;
-	p->n_threads = n_threads;
+	p->n_threads = p->n_active = n_threads;
+	atomic_init(&p->n_wanted, n_threads);
 	p->spins = n_threads <= n_processors();
 	gate_init(&p->start);
 	gate_init(&p->done);
+	gate_init(&p->resume);
+	atomic_store(&p->resume.value, (uint32_t)n_threads);
 	gate_init(&p->barrier);
 	enum err e = start_workers(p);
 	if (e != OK) {
@@ -162,11 +195,13 @@ void pool_close(struct pool *p)
 	if (p == NULL)
 		return;
 	atomic_store(&p->quit, true);
-	gate_set(&p->start, atomic_load(&p->start.value) + 1);
+	gate_set(&p->resume, next_value(&p->resume, p->n_threads));
+	gate_set(&p->start, next_value(&p->start, p->n_threads));
 	for (int32_t i = 0; i < p->n_started; i++)
 		pthread_join(p->workers[i].thread, NULL);
 	gate_deinit(&p->start);
 	gate_deinit(&p->done);
+	gate_deinit(&p->resume);
 	gate_deinit(&p->barrier);
 	free(p);
 }
@@ -176,28 +211,39 @@ int32_t pool_n_threads(const struct pool *p)
 	return p->n_threads;
 }
 
+void pool_use(struct pool *p, int32_t n)
+{
+	ASSERT(n >= 1);
+	atomic_store(&p->n_wanted, n < p->n_threads ? n : p->n_threads);
+}
+
 void pool_run(struct pool *p, pool_fn fn, void *ctx)
 {
 	kernels_thread_init();
-	if (p->n_threads == 1) {
+	int32_t n_wanted = atomic_load(&p->n_wanted);
+	if (n_wanted != p->n_active) {
+		p->n_active = n_wanted;
+		gate_set(&p->resume, next_value(&p->resume, n_wanted));
+	}
+	if (p->n_active == 1) {
 		fn(ctx, 0, 1);
 		return;
 	}
 	p->fn = fn;
 	p->ctx = ctx;
-	atomic_store(&p->n_unfinished, p->n_threads - 1);
-	uint32_t run = atomic_load(&p->start.value);
-	gate_set(&p->start, run + 1);
-	fn(ctx, 0, p->n_threads);
-	gate_wait(&p->done, run, p->spins);
+	atomic_store(&p->n_unfinished, p->n_active - 1);
+	uint32_t before = atomic_load(&p->done.value);
+	gate_set(&p->start, next_value(&p->start, p->n_active));
+	fn(ctx, 0, p->n_active);
+	gate_wait(&p->done, before, p->spins);
 }
 
 void pool_barrier(struct pool *p)
 {
-	if (p->n_threads == 1)
+	if (p->n_active == 1)
 		return;
 	uint32_t passed = atomic_load(&p->barrier.value);
-	if (atomic_fetch_add(&p->n_arrived, 1) + 1 < p->n_threads) {
+	if (atomic_fetch_add(&p->n_arrived, 1) + 1 < p->n_active) {
 		gate_wait(&p->barrier, passed, p->spins);
 		return;
 	}

@@ -16,6 +16,8 @@ typedef void (*pool_fn)(void *ctx, int32_t thread_idx, int32_t n_threads);
 MUST_USE enum err pool_open(int32_t n_threads, struct pool **out);
 void pool_close(struct pool *p); // NULL is allowed
 int32_t pool_n_threads(const struct pool *p);
+// pool_use sets how many of its threads take part from the next run on (1 at least; all, when n is more); the others sleep. From any thread.
+void pool_use(struct pool *p, int32_t n);
 // pool_run calls kernels_thread_init for the owner too. What the owner wrote before is visible to all; what they wrote, to it.
 void pool_run(struct pool *p, pool_fn fn, void *ctx);
 // pool_barrier waits, inside a pool_fn, until every thread of the run has reached it.

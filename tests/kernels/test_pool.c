@@ -13,10 +13,10 @@
 
 #include <cmocka.h>
 
-#define THREADS_MAX 8
+#define N_THREADS_MAX 8
 
 struct counts {
-	int32_t by_thread[THREADS_MAX]; // plain: the pool orders what owner and workers do
+	int32_t by_thread[N_THREADS_MAX]; // plain: the pool orders what owner and workers do
 	int32_t n_threads;
 };
 
@@ -31,7 +31,7 @@ static void count(void *ctx, int32_t thread_idx, int32_t n_threads)
 static void each_run_reaches_every_thread_once(void **state)
 {
 	(void)state;
-	for (int32_t n = 1; n <= THREADS_MAX; n++) {
+	for (int32_t n = 1; n <= N_THREADS_MAX; n++) {
 		struct pool *p;
 		struct counts c = {{0}, 0};
 		assert_int_equal(pool_open(n, &p), OK);
@@ -45,6 +45,31 @@ static void each_run_reaches_every_thread_once(void **state)
 		pool_close(p);
 	}
 	pool_close(NULL);
+}
+
+static void a_run_takes_as_many_threads_as_were_asked_for(void **state)
+{
+	(void)state;
+	struct pool *p;
+	struct rng r;
+	int32_t expected[N_THREADS_MAX] = {0};
+	struct counts c = {{0}, 0};
+	rng_init(&r, 2);
+	assert_int_equal(pool_open(N_THREADS_MAX, &p), OK);
+	for (int run = 1; run <= 2000; run++) {
+		int32_t n = (int32_t)rng_below(&r, N_THREADS_MAX + 2) + 1; // more than there are, too
+		pool_use(p, n);
+		n = n < N_THREADS_MAX ? n : N_THREADS_MAX;
+		for (int32_t again = (int32_t)rng_below(&r, 3); again >= 0; again--) {
+			pool_run(p, count, &c);
+			for (int32_t i = 0; i < N_THREADS_MAX; i++)
+				assert_int_equal(c.by_thread[i], expected[i] += i < n);
+			assert_int_equal(c.n_threads, n);
+		}
+	}
+	pool_use(p, 1);
+	pool_run(p, count, &c);
+	pool_close(p); // with all of its threads asleep
 }
 
 static void runs_after_a_long_wait_still_start(void **state)
@@ -69,7 +94,7 @@ static void runs_after_a_long_wait_still_start(void **state)
 
 struct relay {
 	struct pool *pool;
-	int32_t cells[THREADS_MAX]; // written before a barrier by one thread, read behind it by the next
+	int32_t cells[N_THREADS_MAX]; // written before a barrier by one thread, read behind it by the next
 	_Atomic int32_t n_wrong;
 };
 
@@ -89,7 +114,7 @@ static void pass_on(void *ctx, int32_t thread_idx, int32_t n_threads)
 static void a_barrier_shows_what_the_others_wrote(void **state)
 {
 	(void)state;
-	for (int32_t n = 1; n <= THREADS_MAX; n += n == 4 ? 4 : 1) {
+	for (int32_t n = 1; n <= N_THREADS_MAX; n += n == 4 ? 4 : 1) {
 		struct relay r = {.n_wrong = 0};
 		assert_int_equal(pool_open(n, &r.pool), OK);
 		for (int run = 0; run < 5; run++)
@@ -146,6 +171,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_run_reaches_every_thread_once),
+		cmocka_unit_test(a_run_takes_as_many_threads_as_were_asked_for),
 		cmocka_unit_test(runs_after_a_long_wait_still_start),
 		cmocka_unit_test(a_barrier_shows_what_the_others_wrote),
 		cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
