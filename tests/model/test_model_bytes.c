@@ -1,0 +1,74 @@
+#include "model/model_bytes.h"
+
+#include "tests/support/gguf_check.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+// count reads the file and counts its bytes.
+static struct model_bytes count(struct gguf_build *b, int32_t n_layers)
+{
+	struct model_bytes out;
+	struct errmsg em;
+	struct gguf g;
+	gguf_check_end(b);
+	assert_int_equal(gguf_parse(b->data, b->len, &g, &em), OK);
+	model_bytes_of(&g, n_layers, &out);
+	gguf_deinit(&g);
+	gguf_build_free(b);
+	return out;
+}
+
+static void every_tensor_counts_for_its_layer(void **state)
+{
+	(void)state;
+	struct gguf_build b = gguf_check_begin();
+	gguf_build_tensor(&b, "token_embd.weight", DTYPE_F32, 8, 3);
+	gguf_build_tensor(&b, "blk.0.attn_q.weight", DTYPE_F32, 8, 2);
+	gguf_build_tensor(&b, "blk.0.ffn_norm.weight", DTYPE_F32, 8, 1);
+	gguf_build_tensor(&b, "blk.10.attn_q.weight", DTYPE_F16, 8, 40);
+	gguf_build_tensor(&b, "blk.11.attn_q.weight", DTYPE_F32, 8, 2); // beyond the layers
+	gguf_build_tensor(&b, "output.weight", DTYPE_F16, 8, 3);
+	struct model_bytes m = count(&b, 11);
+	assert_int_equal(m.layers[0], 8 * 3 * 4);
+	assert_int_equal(m.layers[1], 0);
+	assert_int_equal(m.layers[10], 8 * 40 * 2);
+	assert_int_equal(m.head, 8 * 3 * 2);
+	assert_int_equal(m.type, DTYPE_F16);
+}
+
+static void tied_embeddings_are_the_head(void **state)
+{
+	(void)state;
+	struct gguf_build b = gguf_check_begin();
+	gguf_build_tensor(&b, "token_embd.weight", DTYPE_F32, 8, 3);
+	assert_int_equal(count(&b, 1).head, 8 * 3 * 4);
+	b = gguf_check_begin();
+	assert_int_equal(count(&b, 1).head, 0);
+}
+
+static void names_that_only_look_like_layers_count_nowhere(void **state)
+{
+	(void)state;
+	static const char *const names[] = {"blk.", "blk..x", "blk.0", "blk.00000000000000000000000000000000009.x", "blk.-1.x", "blk.0x.w", "xblk.0.x", "blk.99999999999999.x"};
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		struct gguf_build b = gguf_check_begin();
+		gguf_build_tensor(&b, names[i], DTYPE_F32, 8, 1);
+		struct model_bytes m = count(&b, 4);
+		for (int32_t layer = 0; layer < LAYERS_MAX; layer++)
+			assert_int_equal(m.layers[layer], 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_tensor_counts_for_its_layer),
+		cmocka_unit_test(tied_embeddings_are_the_head),
+		cmocka_unit_test(names_that_only_look_like_layers_count_nowhere),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
