@@ -11,6 +11,7 @@ static const char *const log_words[] = {"error", "warning", "info", "debug", NUL
 static const char *const simd_words[] = {"portable", "avx2", "avx512", NULL};
 static const char *const wire_words[] = {"f32", "bf16", "f16", "q8", NULL};
 
+static const char *const plan_words[] = {"cost", "even", NULL};
 static const char *const reader_words[] = {"auto", "mmap", "direct", NULL};
 
 static const char *const trace_action_words[] = {"generate", "show", "record", NULL};
@@ -78,8 +79,12 @@ static const struct option table[] = {
 
 	// The cluster
 	{.flag = "--split", .key = "cluster.split", .commands = FOR_SERVE, .kind = OPTION_SPLIT, .offset = AT(split), .example = "[10, 12, 8]", .min = 1,
-		.max = LAYERS_MAX, .placeholder = "N,N,...", .preset_words = "even",
+		.max = LAYERS_MAX, .placeholder = "N,N,...", .preset_words = "as --plan says",
 		.help = "layers of each stage, all rounds together; the first stage is this machine unless --no-node"},
+	{.flag = "--plan", .key = "cluster.plan", .commands = FOR_SERVE, .kind = OPTION_ENUM, .offset = AT(plan), .choices = plan_words,
+		.preset = "cost", .placeholder = "HOW",
+		.help = "who gets which layers when no --split says so: what is fastest by the measured figures, without machines that would slow it down "
+			"(cost), or everybody as many (even)"},
 	{.flag = "--rounds", .key = "cluster.rounds", .commands = FOR_SERVE, .kind = OPTION_INT, .offset = AT(rounds), .preset = "1",
 		.min = 1, .max = ROUNDS_MAX, .placeholder = "K",
 		.help = "trips of a token round the machines, fewer where none has so many layers: with more than one, each reads the weights of its next layers while "
@@ -221,7 +226,7 @@ static const struct option table[] = {
 };
 
 _Static_assert(ARRAY_LEN(table) <= OPTIONS_MAX, "struct options has an origin for every entry");
-_Static_assert(sizeof(enum wire_type) == sizeof(int) && sizeof(enum log_level) == sizeof(int) && sizeof(enum weight_way) == sizeof(int),
+_Static_assert(sizeof(enum wire_type) == sizeof(int) && sizeof(enum log_level) == sizeof(int) && sizeof(enum weight_way) == sizeof(int) && sizeof(enum plan_way) == sizeof(int),
 	"OPTION_ENUM stores an int");
 
 size_t n_options(void)

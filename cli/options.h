@@ -69,6 +69,9 @@ struct host_port_list {
 #define OPTIONS_MAX 128 // entries of the table; a static assertion in option_table.c compares
 
 // Every option of every command. Strings are borrowed from argv or from `config_text`, NULL when not given.
+// Who gets which layers without a split.
+enum plan_way { PLAN_BY_COST, PLAN_EVEN };
+
 struct options {
 	// all commands
 	const char *config;
@@ -106,6 +109,7 @@ struct options {
 
 	// serve
 	struct split split;
+	enum plan_way plan;
 	int32_t rounds;
 	bool no_node;
 	struct host_port listen; // serve: where nodes connect

@@ -93,6 +93,29 @@ struct pair_figures {
 	int64_t told_ns; // 0: a free place
 };
 
+// The members that may hold layers of a chain, in the order of their places: the node on this machine first.
+struct candidates {
+	int32_t n;
+	struct node_id nodes[STAGES_MAX];
+	const char *names[STAGES_MAX];
+};
+
+// What the solver was asked last about a chain, and what it answered.
+struct proposal {
+	uint32_t id; // under way; 0: nothing is
+	int32_t n;   // the members it was asked about
+	struct node_id nodes[STAGES_MAX];
+	bool is_wanted; // the next plan is this one, else it is only compared with the plan there is
+	bool is_known;  // an answer about them came
+	enum err err;   // no figures, or no plan
+	struct plan plan;
+	double token_s, current_s, move_s; // of PLANNED
+	int64_t look_ns;        // when the solver is asked again
+	int64_t gain_since_ns;  // its answers have been worth a change since then; 0: they are not
+	int64_t next_change_ns; // no change for speed before
+	struct backoff changes;
+};
+
 // A chain: one whole ring of machines, which hold every layer of the model once, with its own plans, credits and slots. A member is in one
 // chain at most, and so is a session. Plan epochs are counted over all chains: an epoch names a chain, too.
 struct chain {
@@ -102,6 +125,8 @@ struct chain {
 	enum plan_state plan_state;
 	bool plan_dirty; // membership changed since the plan was made
 	bool plan_repaired; // made to move little: a better one is made when no answer is under way
+	bool plan_moves;    // a better one is worth it even under answers
+	struct proposal proposal;
 	int64_t grace_ns; // until then who was lost by a reset may come back before a plan is made without it
 	char waiting_for[REASON_CAP];
 	struct plan base; // of a placement: its layers, and who holds them now; n_stages 0: no plan yet
@@ -228,7 +253,7 @@ struct coordinator {
 	struct plan_epoch sample_epoch[COORD_ITEMS_MAX];
 
 	uint32_t next_id;
-	uint64_t n_requests, n_tokens, n_recovered, n_moved;
+	uint64_t n_requests, n_tokens, n_recovered, n_moved, n_better;
 };
 
 // coordinator.c
@@ -282,6 +307,7 @@ int64_t members_deadline_ns(const struct coordinator *c);
 
 // member_figures.c: what is known of machines and of the ways between them.
 void member_figures_on_profile(struct coordinator *c, int32_t member, const struct device_profile *p);
+void member_figures_on_own(struct coordinator *c, const struct device_profile *p); // of the coordinator's machine
 void member_figures_on_link(struct coordinator *c, int32_t member, const struct msg *m);
 // member_figures_of_pair returns what is known of a way between two nodes, or NULL.
 const struct link_figures *member_figures_of_pair(const struct coordinator *c, struct node_id from, struct node_id to);
@@ -311,6 +337,24 @@ void planning_forget_pairs(struct coordinator *c, struct node_id id);
 // after a loss.
 void planning_retry(struct coordinator *c);
 int64_t planning_deadline_ns(struct coordinator *c);
+
+// planning_find_candidates: `names` are borrowed of the members.
+void planning_find_candidates(const struct coordinator *c, const struct chain *ch, struct candidates *out);
+bool planning_same_stages(const struct plan *a, const struct plan *b);
+
+// proposals.c
+enum proposal_verdict { PROPOSAL_PLAN, PROPOSAL_ASK, PROPOSAL_UNKNOWN };
+void proposals_init(struct chain *ch);
+// proposals_choose fills `out` with the solver's plan for these members. ASK: it must be asked first; UNKNOWN: it has none.
+enum proposal_verdict proposals_choose(const struct coordinator *c, const struct chain *ch, const struct candidates *who, struct plan *out);
+// proposals_ask: is_wanted says that the answer becomes the plan.
+void proposals_ask(struct coordinator *c, struct chain *ch, const struct candidates *who, bool is_wanted, struct coord_effects *fx);
+void proposals_on_planned(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
+// proposals_on_figures: a member told its profile. With the first one it is planned with; a later one is looked at soon.
+void proposals_on_figures(struct coordinator *c, int32_t member, bool is_first);
+// proposals_tick asks about chains that run.
+void proposals_tick(struct coordinator *c, struct coord_effects *fx);
+int64_t proposals_deadline_ns(const struct coordinator *c);
 
 // placement.c
 // placement_update gives members to chains, and takes from them who is not needed.

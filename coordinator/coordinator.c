@@ -216,6 +216,7 @@ static void on_tick(struct coordinator *c, struct coord_effects *fx)
 	coord_links_tick(c, fx);
 	members_expire(c, fx);
 	planning_retry(c);
+	proposals_tick(c, fx);
 	ring_check_stalls(c, fx);
 	sessions_expire(c, fx);
 }
@@ -223,7 +224,7 @@ static void on_tick(struct coordinator *c, struct coord_effects *fx)
 static int64_t find_deadline(struct coordinator *c)
 {
 	const int64_t deadlines[] = {sessions_deadline_ns(c), ring_deadline_ns(c), admission_deadline_ns(c), coord_links_deadline_ns(c), planning_deadline_ns(c),
-		members_deadline_ns(c)};
+		proposals_deadline_ns(c), members_deadline_ns(c)};
 	int64_t first = INT64_MAX;
 	for (size_t i = 0; i < ARRAY_LEN(deadlines); i++)
 		first = deadlines[i] < first ? deadlines[i] : first;
@@ -319,8 +320,10 @@ static void init_arrays(struct coordinator *c)
 	c->replies = (struct reply *)(base + p.replies);
 	c->pairs = (struct pair *)(base + p.pairs);
 	c->chains = (struct chain *)(base + p.chains);
-	for (int32_t i = 0; i < c->n_chains; i++)
+	for (int32_t i = 0; i < c->n_chains; i++) {
 		c->chains[i] = (struct chain){.index = i, .slot_owner = (int32_t *)(base + p.slot_owner) + i * config->n_slots};
+		proposals_init(&c->chains[i]);
+	}
 }
 
 void coordinator_init(struct coordinator *c, const struct coordinator_config *config, int32_t *token_memory)
@@ -387,8 +390,9 @@ void coordinator_step(struct coordinator *c, const struct coord_event *ev, struc
 	case COORD_EV_FORWARD_DONE: sessions_on_forward_done(c, ev, fx); break;
 	case COORD_EV_SAMPLED: sessions_on_sampled(c, ev, fx); break;
 	case COORD_EV_STORED: members_on_stored(c, ev, fx); break;
-	case COORD_EV_PROBED: c->own_profile = *ev->u.probed.profile; break;
+	case COORD_EV_PROBED: member_figures_on_own(c, ev->u.probed.profile); break;
 	case COORD_EV_RANDOM: planning_on_random(c, ev, fx); break;
+	case COORD_EV_PLANNED: proposals_on_planned(c, ev, fx); break;
 	case COORD_EV_TICK: on_tick(c, fx); break;
 	}
 	planning_pump(c, fx);
@@ -433,6 +437,11 @@ int32_t coordinator_chain_of(const struct coordinator *c, uint64_t req)
 uint32_t coordinator_n_moved(const struct coordinator *c)
 {
 	return (uint32_t)c->n_moved;
+}
+
+uint32_t coordinator_n_better(const struct coordinator *c)
+{
+	return (uint32_t)c->n_better;
 }
 
 // ---- status and invariants
@@ -510,6 +519,7 @@ void coordinator_status(const struct coordinator *c, struct coord_status *out)
 	out->n_tokens = c->n_tokens;
 	out->n_recovered = c->n_recovered;
 	out->n_moved = c->n_moved;
+	out->n_better = c->n_better;
 	out->n_chains = c->n_chains;
 	for (int32_t i = 0; i < c->n_chains; i++)
 		chain_status(c, &c->chains[i], &out->chains[i]);

@@ -88,7 +88,8 @@ struct coordinator_config {
 	int32_t hop_credits; // steps one hop may hold, all rounds together
 	int32_t n_rounds;    // of a step, where it can have as many (partition/plan.h)
 	int32_t split[STAGES_MAX];
-	int32_t n_split;       // 0: evenly over who is there
+	int32_t n_split;       // 0: no split is given
+	bool by_cost;          // without one, and without a placement, layers go where PLANNED says; else evenly over who is there
 	int32_t n_nodes_min;   // joined nodes without which there is no plan
 	bool has_local_node;   // the coordinator's machine is stage 0
 	char local_name[NAME_CAP];
@@ -117,6 +118,7 @@ enum coord_event_type {
 	COORD_EV_STORED,
 	COORD_EV_PROBED,      // of this machine, when no node is beside the coordinator: the local node tells by itself
 	COORD_EV_RANDOM,
+	COORD_EV_PLANNED,
 	COORD_EV_TICK,
 };
 
@@ -206,6 +208,15 @@ struct coord_event {
 		struct {
 			uint8_t bytes[KEY_BYTES];
 		} random;
+		struct {
+			uint32_t id;
+			enum err err; // some member's figures are not known, or no plan can be
+			const char *text; // why; when OK, who is left out and why, or ""
+			const struct plan *plan; // when OK: over members of the effect, the node on this machine first if it is in
+			double token_s;   // predicted; with the same figures current_s of the plan of the effect. INFINITY: none, or it cannot be
+			double current_s;
+			double move_s;    // until every machine has loaded what it does not have under the current plan
+		} planned;
 	} u;
 };
 
@@ -254,6 +265,7 @@ enum coord_effect_type {
 	COORD_FX_STORE,  // fsync; answers STORED
 	COORD_FX_ANSWER, // to an operator
 	COORD_FX_NEED_RANDOM, // answers RANDOM
+	COORD_FX_PLAN,   // the fastest plan over some members; answers PLANNED
 	COORD_FX_LOG,
 	COORD_FX_DISCONNECT, // end every link of a node at once, blocks links too: no LINK_DOWN follows
 };
@@ -309,6 +321,12 @@ struct coord_effect {
 			struct member_epoch member_epoch;
 		} store;
 		struct {
+			uint32_t id;
+			int32_t n;
+			const struct node_id *nodes; // (n) copied before the step's effects are done; current, too
+			const struct plan *current;  // NULL: there is none
+		} plan;
+		struct {
 			uint64_t ticket;
 			enum err err;
 			const char *text;
@@ -356,6 +374,7 @@ struct member_epoch coordinator_member_epoch(const struct coordinator *c);
 int32_t coordinator_find_chain(const struct coordinator *c, struct plan_epoch epoch);
 int32_t coordinator_chain_of(const struct coordinator *c, uint64_t req);
 uint32_t coordinator_n_moved(const struct coordinator *c); // answers that went on in another chain
+uint32_t coordinator_n_better(const struct coordinator *c); // moves of a chain to a faster plan
 
 // What status shows.
 struct coord_member_status {
@@ -404,6 +423,7 @@ struct coord_status {
 	uint64_t n_requests, n_tokens;
 	uint64_t n_recovered; // answers that went on under a new plan
 	uint64_t n_moved;     // answers that went on in another chain
+	uint64_t n_better;    // moves of a chain to a faster plan
 	int32_t n_chains;
 	int32_t n_standing_by; // members that could hold layers, and are in no chain
 	struct coord_chain_status chains[CHAINS_MAX];

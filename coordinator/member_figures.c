@@ -4,9 +4,19 @@
 void member_figures_on_profile(struct coordinator *c, int32_t member, const struct device_profile *p)
 {
 	struct member *m = &c->members[member];
+	bool is_first = m->profile.n_threads == 0;
 	m->profile = *p;
 	if (m->is_local)
 		c->own_profile = *p;
+	proposals_on_figures(c, member, is_first);
+}
+
+void member_figures_on_own(struct coordinator *c, const struct device_profile *p)
+{
+	bool is_first = c->own_profile.n_threads == 0;
+	c->own_profile = *p;
+	for (int32_t i = 0; is_first && i < c->n_members; i++)
+		proposals_on_figures(c, i, true); // nothing could be planned before
 }
 
 static bool is_of(const struct pair_figures *p, struct node_id from, struct node_id to)

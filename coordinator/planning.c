@@ -257,52 +257,75 @@ struct choice {
 	struct plan plan;
 	struct plan base; // of a placement
 	bool is_repair;
+	bool must_ask; // the solver first
+	struct candidates who;
 };
 
-// choose_own fills `out` from who is here of the chain; false when that is not enough, and `why` says so.
-static bool choose_own(const struct coordinator *c, const struct chain *ch, struct plan *out, bool *is_repair, char why[REASON_CAP])
+void planning_find_candidates(const struct coordinator *c, const struct chain *ch, struct candidates *out)
 {
 	bool is_running = ch->plan_state == PLAN_READY;
-	struct node_id nodes[2 * STAGES_MAX];
-	const char *names[STAGES_MAX];
-	int32_t n = 0;
-	for (int32_t i = 0; i < c->n_members && n < STAGES_MAX; i++) {
+	out->n = 0;
+	for (int32_t i = 0; i < c->n_members && out->n < STAGES_MAX; i++) {
 		const struct member *m = &c->members[i];
 		if (m->chain != ch->index || !member_is_eligible(m) || (is_running && m->stage < 0 && m->settle_ns != 0))
 			continue;
-		names[n] = m->hello.name;
-		nodes[n++] = m->record.id;
+		out->names[out->n] = m->hello.name;
+		out->nodes[out->n++] = m->record.id;
 	}
+}
+
+// is_somebody tells whether there is anybody to plan with; if not, `why` says who is missing.
+static bool is_somebody(const struct coordinator *c, const struct chain *ch, int32_t n, char why[REASON_CAP])
+{
 	if (!placement_is_enough(c, why))
 		return false;
 	if (!c->is_single && !c->is_dealt)
 		return planning_say_missing(c, why, "machines that --replicas needs", placement_n_spares(c), c->n_chains);
-	if (n == 0 && !c->is_single) {
+	if (n > 0)
+		return true;
+	if (!c->is_single)
 		snprintf(why, REASON_CAP, "none of the machines of chain %d is here", ch->index);
-		add_failure(c, why);
-		return false;
-	}
-	if (n == 0) {
+	else
 		text_copy(why, REASON_CAP,
 			c->config.has_local_node ? "the node on this machine is not ready" : "no node has joined, and this machine holds no layers (--no-node)");
-		add_failure(c, why);
+	add_failure(c, why);
+	return false;
+}
+
+// choose_repair: answers wait, and what is left of their plan can go on. With a given split only a spare may take a gap: nobody's share changes.
+static bool choose_repair(const struct coordinator *c, const struct chain *ch, const struct candidates *who, struct plan *out)
+{
+	struct node_id nodes[2 * STAGES_MAX];
+	if (sessions_count_active(c, ch) == 0 || ch->plan_moves)
 		return false;
-	}
-	// With a given split only a spare may take a gap: nobody's share changes.
-	int32_t n_spares = c->is_single ? 0 : placement_spares(c, ch, nodes + n, STAGES_MAX);
-	*is_repair = sessions_count_active(c, ch) > 0 && repair(ch, nodes, n + n_spares, out) && (c->config.n_split == 0 || out->n_stages == c->config.n_split);
-	if (*is_repair)
+	memcpy(nodes, who->nodes, (size_t)who->n * sizeof nodes[0]);
+	int32_t n_spares = c->is_single ? 0 : placement_spares(c, ch, nodes + who->n, STAGES_MAX);
+	return repair(ch, nodes, who->n + n_spares, out) && (c->config.n_split == 0 || out->n_stages == c->config.n_split);
+}
+
+// choose_own fills `out` from who is here of the chain; false when that is not enough, and `why` says so.
+static bool choose_own(const struct coordinator *c, const struct chain *ch, struct choice *out, char why[REASON_CAP])
+{
+	struct candidates *who = &out->who;
+	planning_find_candidates(c, ch, who);
+	if (!is_somebody(c, ch, who->n, why))
+		return false;
+	out->is_repair = choose_repair(c, ch, who, &out->plan);
+	if (out->is_repair)
 		return true;
-	struct plan_want want = {.nodes = nodes, .n = n, .n_layers = c->config.n_layers, .n_rounds = c->config.n_rounds};
+	struct plan_want want = {.nodes = who->nodes, .n = who->n, .n_layers = c->config.n_layers, .n_rounds = c->config.n_rounds};
 	if (c->config.n_split == 0) {
-		plan_even(&want, out);
+		enum proposal_verdict verdict = proposals_choose(c, ch, who, &out->plan);
+		out->must_ask = verdict == PROPOSAL_ASK;
+		if (verdict == PROPOSAL_UNKNOWN)
+			plan_even(&want, &out->plan);
 		return true;
 	}
-	if (n < c->config.n_split)
-		return planning_say_missing(c, why, "stages of --split", n, c->config.n_split);
+	if (who->n < c->config.n_split)
+		return planning_say_missing(c, why, "stages of --split", who->n, c->config.n_split);
 	struct errmsg em;
 	want.n = c->config.n_split;
-	if (plan_given(&want, names, c->config.split, out, &em) != OK) {
+	if (plan_given(&want, who->names, c->config.split, &out->plan, &em) != OK) {
 		text_copy(why, REASON_CAP, em.text);
 		return false;
 	}
@@ -311,10 +334,10 @@ static bool choose_own(const struct coordinator *c, const struct chain *ch, stru
 
 static bool choose(const struct coordinator *c, const struct chain *ch, struct choice *out, char why[REASON_CAP])
 {
-	out->is_repair = false;
+	out->is_repair = out->must_ask = false;
 	if (c->config.placement != NULL)
 		return placement_choose(c, ch, &out->plan, &out->base, why);
-	return choose_own(c, ch, &out->plan, &out->is_repair, why);
+	return choose_own(c, ch, out, why);
 }
 
 bool planning_is_possible(const struct coordinator *c, const struct chain *ch, char why[REASON_CAP])
@@ -323,7 +346,7 @@ bool planning_is_possible(const struct coordinator *c, const struct chain *ch, c
 	return choose(c, ch, &next, why);
 }
 
-static bool same_stages(const struct plan *a, const struct plan *b)
+bool planning_same_stages(const struct plan *a, const struct plan *b)
 {
 	return a->n_stages == b->n_stages && a->n_rounds == b->n_rounds && memcmp(a->stages, b->stages, (size_t)a->n_stages * sizeof a->stages[0]) == 0;
 }
@@ -399,7 +422,17 @@ static void make_plan(struct coordinator *c, struct chain *ch, struct coord_effe
 		text_copy(ch->waiting_for, sizeof ch->waiting_for, why);
 		return;
 	}
-	if (ch->plan_state == PLAN_READY && same_stages(&next.plan, &ch->plan)) {
+	if (next.must_ask) {
+		ch->plan_dirty = true;
+		if (ch->plan_state == PLAN_NONE)
+			text_copy(ch->waiting_for, sizeof ch->waiting_for, "the best plan is being worked out");
+		proposals_ask(c, ch, &next.who, true, fx);
+		return;
+	}
+	ch->plan_moves = false;
+	if (!next.is_repair)
+		ch->proposal.is_wanted = false;
+	if (ch->plan_state == PLAN_READY && planning_same_stages(&next.plan, &ch->plan)) {
 		ch->plan_repaired = false;
 		return;
 	}
@@ -451,7 +484,7 @@ static bool should_plan(const struct coordinator *c, const struct chain *ch)
 		return false;
 	if (ch->plan_state == PLAN_NONE)
 		return !may_come_back(c, ch);
-	if (ch->plan_state != PLAN_READY || is_idle)
+	if (ch->plan_state != PLAN_READY || is_idle || ch->plan_moves)
 		return true;
 	// A newcomer waits for the answers under way. Who leaves does not, as long as the others can go on: to move costs less than to wait.
 	char why[REASON_CAP];

@@ -271,6 +271,7 @@ static void carry_out(struct sim_world *w, const struct coord_effect *f)
 	case COORD_FX_STORE: fx_store(w, f); break;
 	case COORD_FX_ANSWER: fx_answer(w, f); break;
 	case COORD_FX_NEED_RANDOM: sim_at(w, w->now_ns, EV_RANDOM, SIM_HEAD); break;
+	case COORD_FX_PLAN: sim_planner_ask(w, f); break;
 	case COORD_FX_LOG: sim_log(w, SIM_HEAD, f->u.log.text); break;
 	case COORD_FX_DISCONNECT: sim_head_disconnect(w, f->u.disconnect.node); break;
 	}
@@ -379,6 +380,7 @@ void sim_head_on_event(struct sim_world *w, struct sim_event *ev)
 		sim_random(w, out.u.random.bytes, KEY_BYTES);
 		sim_head_step(w, &out);
 		return;
+	case EV_PLANNED: sim_planner_answer(w, ev->id); return;
 	case EV_CANCEL:
 		if (w->reqs[ev->arg].state != SIM_REQ_OPEN)
 			return;
@@ -474,6 +476,7 @@ void sim_head_stop(struct sim_world *w, bool power)
 	struct sim_head *h = &w->head;
 	if (h->is_running) {
 		w->counts.n_moved += coordinator_n_moved(h->core);
+		w->counts.n_better += coordinator_n_better(h->core);
 		finish_writes(w);
 	}
 	if (power)

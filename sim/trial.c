@@ -144,6 +144,8 @@ static void draw_shape(struct trial *t)
 	c->encrypt = sim_mix(t->p->seed, 77) % 20 == 0;
 	uint64_t rounds = sim_mix(t->p->seed, 78); // a third of the clusters is a piped ring
 	c->n_rounds = t->p->scenario == NULL && rounds % 3 == 0 ? (int32_t)(2 + rounds / 3 % 5) : 1;
+	c->by_cost = t->p->scenario == NULL && c->placement == NULL && sim_mix(t->p->seed, 79) % 3 == 0;
+	t->r->by_cost = c->by_cost;
 	if (t->p->model != NULL)
 		c->model = *t->p->model;
 	c->seed = t->p->seed;

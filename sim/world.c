@@ -260,6 +260,7 @@ static void init_head(struct sim_world *w)
 	k->chunk_max = c->chunk_max;
 	k->hop_credits = c->hop_credits;
 	k->n_rounds = c->n_rounds > 0 ? c->n_rounds : 1;
+	k->by_cost = c->by_cost;
 	k->n_split = c->n_split;
 	memcpy(k->split, c->split, sizeof k->split);
 	k->n_nodes_min = c->n_nodes_min;
@@ -353,6 +354,7 @@ enum err sim_world_open(const struct sim_config *c, struct sim_world **out, stru
 	w->history = sim_mix(c->seed, 0);
 	rng_init(&w->rng_crypto, sim_mix(c->seed, 2));
 	rng_init(&w->rng_fault, sim_mix(c->seed, 4));
+	rng_init(&w->rng_plan, sim_mix(c->seed, 5));
 	w->last_serial = SIM_FIRST_SERIAL;
 	e = size_world(w, em);
 	if (e == OK)
@@ -453,6 +455,7 @@ struct sim_counts sim_world_counts(const struct sim_world *w)
 {
 	struct sim_counts counts = w->counts;
 	counts.n_moved += w->head.is_running ? coordinator_n_moved(w->head.core) : 0;
+	counts.n_better += w->head.is_running ? coordinator_n_better(w->head.core) : 0;
 	return counts;
 }
 

@@ -111,6 +111,7 @@ struct sim_config {
 	int32_t n_slots, ctx_len, chunk_max, hop_credits, n_nodes_min;
 	int32_t n_rounds;        // 0: one
 	int32_t split[STAGES_MAX], n_split;
+	bool by_cost;            // plans are drawn, as the solver might give them; without a split or a placement
 	int32_t requests_max;    // of the world's life; 0: SIM_REQUESTS_MAX
 	int32_t sessions_max;    // of the coordinator; 0: its default
 	int32_t n_chains;        // 0: one
@@ -242,6 +243,7 @@ struct sim_counts {
 	uint32_t n_double_losses; // a second one before the plan was replaced
 	uint32_t n_recovered;    // answers that went on after a new plan
 	uint32_t n_moved;        // answers that went on in another chain
+	uint32_t n_better;       // moves of a chain to a plan that is faster
 	uint32_t n_taken_up;     // requests that another run of the coordinator took from the journal
 	uint32_t n_batched;      // FORWARDs of several sequences
 	uint32_t n_partial;      // FORWARDs of some of a stage's layers only: those that were lost

@@ -187,6 +187,15 @@ struct sim_ticket {
 	uint8_t token_id[TOKEN_ID_BYTES], secret[KEY_BYTES];
 };
 
+// What the coordinator asked its planner.
+#define SIM_ASKS_MAX 64
+struct sim_ask {
+	uint32_t id;
+	int32_t n;
+	struct node_id nodes[STAGES_MAX];
+	bool has_current;
+};
+
 struct sim_head {
 	bool is_running, is_stepping;
 	struct lnk1_keypair keys;
@@ -207,6 +216,7 @@ struct sim_head {
 	uint64_t last_ticket;
 	struct sim_ticket tickets[SIM_TICKETS_MAX];
 	int64_t clock_step_s;
+	struct sim_ask asks[SIM_ASKS_MAX]; // by id
 };
 
 struct sim_host {
@@ -249,6 +259,7 @@ enum sim_event_type {
 	EV_TICK,
 	EV_EMBEDDED, EV_SAMPLED, EV_FORWARDED, EV_LOADED, EV_STORED, EV_KEPT, // who, id
 	EV_RANDOM,
+	EV_PLANNED, // who, id
 	EV_SUBMIT, EV_CANCEL, // arg: request
 	EV_TELL_END,  // id: connection, arg: end: a close that its host hears of from the loop
 	EV_JUDGE,     // id: a join's connection, arg: accept
@@ -288,7 +299,7 @@ struct sim_world {
 
 	struct sim_conn *conns; // (conns_cap) by serial
 	uint32_t last_serial;
-	struct rng rng_crypto, rng_fault;
+	struct rng rng_crypto, rng_fault, rng_plan;
 	struct sim_nonces nonces;
 
 	struct sim_model model;
@@ -411,6 +422,10 @@ void sim_join_stop(struct sim_world *w, struct sim_node *n);
 void sim_head_start(struct sim_world *w);
 void sim_head_stop(struct sim_world *w, bool power);
 void sim_head_step(struct sim_world *w, struct coord_event *ev);
+
+// sim_planner.c
+void sim_planner_ask(struct sim_world *w, const struct coord_effect *f);
+void sim_planner_answer(struct sim_world *w, uint32_t id);
 void sim_head_on_frame(struct sim_world *w, uint32_t link, const struct sim_packet *p, const uint8_t *frame);
 void sim_head_on_up(struct sim_world *w, struct sim_conn *c);
 void sim_head_on_join(struct sim_world *w, struct sim_conn *c, int32_t node);

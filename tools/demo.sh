@@ -64,7 +64,7 @@ rm -rf "$dir"
 mkdir -p "$dir"
 
 echo "Starting a coordinator, which has the model, and three nodes, which fetch their layers of it (logs in $dir/)"
-"$hearth" serve "$model" --state "$dir/coordinator" --no-node --nodes 3 --listen 127.0.0.1:0 --no-http \
+"$hearth" serve "$model" --state "$dir/coordinator" --no-node --nodes 3 --plan even --listen 127.0.0.1:0 --no-http \
 	2>"$dir/coordinator.log" >"$dir/coordinator.out" &
 pids="$pids $!"
 wait_for 60 "the coordinator" answers

@@ -4,6 +4,7 @@
 #include "coordinator/shell/coord_blocks.h"
 #include "coordinator/shell/coord_head.h"
 #include "coordinator/shell/coord_link_host.h"
+#include "coordinator/shell/coord_planner.h"
 #include "coordinator/shell/coord_store.h"
 
 #include <sodium.h>
@@ -30,6 +31,7 @@ struct coord_runtime {
 	struct coord_link_host *links;
 	struct coord_blocks *blocks; // NULL: members have the model themselves
 	struct coord_head *head;
+	struct coord_planner *planner; // NULL: plans are not made by cost
 	struct loop_timer timer;
 	struct loop_task random_task;
 	struct loop_task queue_task; // carries out what was asked for while the core was stepping, or from inside submit
@@ -260,6 +262,7 @@ static void carry_out(struct coord_runtime *rt, const struct coord_effect *f)
 	case COORD_FX_STORE: fx_store(rt, f); break;
 	case COORD_FX_ANSWER: coord_tickets_answer(&rt->tickets, f->u.answer.ticket, f->u.answer.err, f->u.answer.text); break;
 	case COORD_FX_NEED_RANDOM: loop_task_post(rt->p.loop, &rt->random_task); break;
+	case COORD_FX_PLAN: coord_planner_ask(rt->planner, f); break;
 	case COORD_FX_LOG: log_line(rt->p.log, (enum log_level)f->u.log.level, "%s", f->u.log.text); break;
 	}
 }
@@ -355,6 +358,20 @@ static enum err open_blocks(struct coord_runtime *rt, struct errmsg *em)
 	return rt->p.manifest_path != NULL ? coord_blocks_open(&p, &rt->blocks, em) : OK;
 }
 
+static enum err open_planner(struct coord_runtime *rt, struct errmsg *em)
+{
+	struct coord_planner_params p = {
+		.loop = rt->p.loop,
+		.log = rt->p.log,
+		.core = rt->core,
+		.config = &rt->p.core,
+		.model = rt->p.model,
+		.ctx = rt,
+		.on_event = on_event,
+	};
+	return rt->p.core.by_cost ? coord_planner_open(&p, &rt->planner, em) : OK;
+}
+
 static enum err allocate(struct coord_runtime *rt, struct errmsg *em)
 {
 	rt->core = calloc(1, coordinator_size(&rt->p.core));
@@ -433,6 +450,8 @@ enum err coord_runtime_open(const struct coord_runtime_params *p, struct coord_r
 	if (e == OK)
 		e = open_blocks(rt, em);
 	if (e == OK)
+		e = open_planner(rt, em);
+	if (e == OK)
 		e = start(rt, em);
 	if (e != OK) {
 		coord_runtime_close(rt);
@@ -465,6 +484,7 @@ void coord_runtime_close(struct coord_runtime *rt)
 	rt->links = NULL;
 	loop_timer_clear(rt->p.loop, &rt->timer);
 	loop_task_cancel(rt->p.loop, &rt->random_task);
+	coord_planner_close(rt->planner);
 	coord_blocks_close(rt->blocks);
 	coord_head_close(rt->head);
 	on_queue(rt); // frees what waits: a closing core takes no step

@@ -95,6 +95,8 @@ static void add_result(struct check_summary *s, uint64_t seed, const struct tria
 	s->seeds_with_replan += r->counts.n_plans > 1;
 	s->seeds_with_chains += r->n_chains > 1;
 	s->seeds_with_move += r->counts.n_moved > 0;
+	s->seeds_by_cost += r->by_cost;
+	s->seeds_with_better += r->counts.n_better > 0;
 	add_counts(&s->counts, &r->counts);
 	if (r->failed)
 		add_failure(s, seed, r->failed_ns, r->failure);
@@ -117,6 +119,8 @@ static void add_summary(struct check_summary *to, const struct check_summary *s)
 	to->seeds_with_replan += s->seeds_with_replan;
 	to->seeds_with_chains += s->seeds_with_chains;
 	to->seeds_with_move += s->seeds_with_move;
+	to->seeds_by_cost += s->seeds_by_cost;
+	to->seeds_with_better += s->seeds_with_better;
 	add_counts(&to->counts, &s->counts);
 	for (uint32_t i = 0; i < s->n_failures; i++)
 		add_failure(to, s->failures[i].seed, s->failures[i].at_ns, s->failures[i].text);

@@ -174,6 +174,8 @@ class Cluster:
     def serve(self, *options, name="coordinator", http=False, port=0, listen=None):
         """Starts the coordinator on ports of the loopback address, and waits until it takes commands. http: True, or a port."""
         self.coordinator = name
+        if not {"--plan", "--split"} & set(options):
+            options = ("--plan", "even", *options) # these machines are equal, and one alone would be the fastest
         web = ["--http", "127.0.0.1:%d" % (0 if http is True else http)] if http else ["--no-http"]
         p = self.start(name, "serve", self.model, "--state", self.state(name), "--listen", listen or "127.0.0.1:%d" % port, *web, *options)
 

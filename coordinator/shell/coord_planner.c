@@ -1,0 +1,158 @@
+#include "coordinator/shell/coord_planner.h"
+
+#include "base/thread.h"
+#include "base/wire_type.h"
+#include "coordinator/plan_solve.h"
+#include "model/model_bytes.h"
+
+#include <stdlib.h>
+
+// One question, and its answer.
+struct question {
+	struct question *next;
+	struct plan_solve ask;
+	struct arena scratch;
+	enum err err;
+	struct errmsg em;
+	struct plan_answer answer;
+};
+
+struct coord_planner {
+	struct coord_planner_params p;
+	struct model_bytes bytes;
+	struct model_shape shape;
+	struct question *waiting, **last; // the first of them is being solved when is_busy
+	bool is_busy, has_thread;
+	pthread_t thread; // when has_thread
+	struct loop_task done;
+};
+
+static void *solve_thread(void *ctx)
+{
+	struct coord_planner *pl = ctx;
+	struct question *q = pl->waiting; // stays the first until the loop hears of its end
+	if (q->err == OK)
+		q->err = plan_solve_run(&q->ask, &q->scratch, &q->answer, &q->em);
+	loop_task_post(pl->p.loop, &pl->done);
+	return NULL;
+}
+
+static void free_question(struct question *q)
+{
+	arena_close(&q->scratch);
+	free(q);
+}
+
+static void tell(struct coord_planner *pl, uint32_t id, enum err err, const char *text, const struct plan_answer *a)
+{
+	struct coord_event ev = {.type = COORD_EV_PLANNED};
+	ev.u.planned.id = id;
+	ev.u.planned.err = err;
+	ev.u.planned.text = text;
+	if (err == OK) {
+		ev.u.planned.plan = &a->plan;
+		ev.u.planned.token_s = a->token_s;
+		ev.u.planned.current_s = a->current_s;
+		ev.u.planned.move_s = a->move_s;
+	}
+	pl->p.on_event(pl->p.ctx, &ev);
+}
+
+// drop_first takes the first question off the queue.
+static struct question *drop_first(struct coord_planner *pl)
+{
+	struct question *q = pl->waiting;
+	pl->waiting = q->next;
+	if (pl->waiting == NULL)
+		pl->last = &pl->waiting;
+	return q;
+}
+
+static void start_next(struct coord_planner *pl)
+{
+	if (pl->waiting == NULL || pl->is_busy)
+		return;
+	pl->is_busy = true;
+	pl->has_thread = thread_start(&pl->thread, solve_thread, pl);
+	if (pl->has_thread)
+		return;
+	pl->waiting->err = errmsg_fail(&pl->waiting->em, ERR_LIMIT, "the system gives no thread for the planner");
+	loop_task_post(pl->p.loop, &pl->done);
+}
+
+static void end_thread(struct coord_planner *pl)
+{
+	if (pl->has_thread)
+		pthread_join(pl->thread, NULL);
+	pl->has_thread = pl->is_busy = false;
+}
+
+static void on_done(void *ctx)
+{
+	struct coord_planner *pl = ctx;
+	end_thread(pl);
+	struct question *q = drop_first(pl);
+	tell(pl, q->ask.id, q->err, q->err != OK ? q->em.text : q->answer.words, &q->answer);
+	free_question(q);
+	start_next(pl);
+}
+
+// The core is told from the loop, never while it takes a step: a question that cannot be put goes the way of the others.
+void coord_planner_ask(struct coord_planner *pl, const struct coord_effect *f)
+{
+	struct question *q = calloc(1, sizeof *q);
+	if (q == NULL)
+		abort(); // a few hundred KiB: nothing works any more
+	q->err = plan_solve_begin(pl->p.core, f, &pl->shape, &q->ask, &q->em);
+	q->ask.id = f->u.plan.id;
+	size_t bytes = q->err == OK ? plan_solve_scratch_bytes(&q->ask) : 0;
+	if (bytes > 0 && arena_open(bytes, &q->scratch) != OK)
+		q->err = errmsg_fail(&q->em, ERR_NOMEM, "no memory for the planner (%zu MiB)", bytes >> 20);
+	*pl->last = q;
+	pl->last = &q->next;
+	start_next(pl);
+}
+
+static enum err read_shape(struct coord_planner *pl, struct errmsg *em)
+{
+	const struct hparams *hp = model_hparams(pl->p.model);
+	model_bytes_of(model_gguf(pl->p.model), hp->n_layers, &pl->bytes);
+	enum err e = model_shape_of(hp, DTYPE_F32, DTYPE_F32, wire_bytes(pl->p.config->wire, hp->hidden_dim), &pl->shape, em);
+	if (e != OK)
+		return e;
+	pl->shape.type = pl->bytes.type;
+	pl->shape.head_bytes = pl->bytes.head;
+	pl->shape.bytes_of_layer = pl->bytes.layers;
+	pl->shape.layer_bytes = 0;
+	for (int32_t i = 0; i < hp->n_layers; i++)
+		pl->shape.layer_bytes = pl->bytes.layers[i] > pl->shape.layer_bytes ? pl->bytes.layers[i] : pl->shape.layer_bytes;
+	return OK;
+}
+
+enum err coord_planner_open(const struct coord_planner_params *p, struct coord_planner **out, struct errmsg *em)
+{
+	struct coord_planner *pl = calloc(1, sizeof *pl);
+	if (pl == NULL)
+		return errmsg_fail(em, ERR_NOMEM, "no memory for the planner");
+	pl->p = *p;
+	pl->last = &pl->waiting;
+	loop_task_init(&pl->done, on_done, pl);
+	enum err e = read_shape(pl, em);
+	if (e != OK) {
+		free(pl);
+		return e;
+	}
+	*out = pl;
+	return OK;
+}
+
+void coord_planner_close(struct coord_planner *pl)
+{
+	if (pl == NULL)
+		return;
+	end_thread(pl); // seconds at most
+	loop_task_cancel(pl->p.loop, &pl->done);
+	while (pl->waiting != NULL)
+		free_question(drop_first(pl));
+	free(pl);
+}

@@ -1,0 +1,25 @@
+// The fastest plan over a cluster's members, as the coordinator takes it: the solver's answer in node ids and spans of layers. Pure.
+#ifndef HEARTH_PARTITION_PLAN_BEST_H
+#define HEARTH_PARTITION_PLAN_BEST_H
+
+#include "partition/plan.h"
+#include "partition/solve.h"
+
+struct plan_ask {
+	struct solve_want want;      // its incumbent is set here
+	const struct node_id *nodes; // (n_devices) who is which device
+	const struct plan *current;  // the plan there is; NULL: none
+};
+
+struct plan_answer {
+	struct plan plan; // without an epoch
+	double token_s;   // predicted
+	double current_s; // of the current plan; INFINITY: there is none, or it cannot be (somebody of it is no device of this cluster)
+	double move_s;    // until each machine has read what it does not hold under the current plan
+	char words[REASON_CAP]; // who is left out and why; "" when nobody is
+};
+
+// plan_best: `fates` has room for n_devices. Errors are those of solve, which says what the arena must have.
+MUST_USE enum err plan_best(const struct plan_ask *ask, struct arena *scratch, struct solve_device_fate *fates, struct plan_answer *out, struct errmsg *em);
+
+#endif

@@ -1,0 +1,174 @@
+// The solver's answer as the coordinator takes it: node ids and spans of layers, against the plan there is.
+#include "partition/plan_best.h"
+
+#include "tests/support/cost_fixture.h"
+
+#include <math.h>
+
+static const struct node_id ids[DEVICES] = {{{1}}, {{2}}, {{3}}, {{4}}, {{5}}};
+
+struct asked {
+	struct fixture f;
+	struct solve_limit limits[DEVICES];
+	struct solve_device_fate fates[DEVICES];
+	struct plan_ask ask;
+	struct plan_answer a;
+	struct errmsg em;
+};
+
+// begin: n machines of 10 GB/s, 8 layers of 1 GB, hops of a millisecond. None holds more than 5 layers, so that two are needed.
+static void begin(struct asked *t, int32_t n)
+{
+	fixture_init(&t->f, n);
+	for (int32_t i = 0; i < n; i++) {
+		t->f.devices[i].cap_bytes = 5500000000;
+		t->limits[i] = (struct solve_limit){.layers_max = LAYERS_MAX, .is_trusted = true};
+	}
+	t->ask = (struct plan_ask){.nodes = ids,
+		.want = {.cluster = &t->f.cluster, .shape = &t->f.shape, .params = t->f.c.params, .limits = t->limits}};
+}
+
+static enum err find(struct asked *t)
+{
+	struct arena scratch;
+	assert_int_equal(arena_open(solve_scratch_bytes(&t->ask.want), &scratch), OK);
+	enum err e = plan_best(&t->ask, &scratch, t->fates, &t->a, &t->em);
+	assert_int_equal(scratch.used, 0);
+	arena_close(&scratch);
+	return e;
+}
+
+// two_stages is the plan with n layers on the first machine and the rest on another one.
+static struct plan two_stages(int32_t n, struct node_id second)
+{
+	struct plan p = {.n_layers = 8, .n_rounds = 1, .n_stages = 2};
+	p.stages[0] = (struct plan_stage){.node = ids[0], .layers = layer_spans_one(0, n)};
+	p.stages[1] = (struct plan_stage){.node = second, .layers = layer_spans_one(n, 8)};
+	return p;
+}
+
+static int32_t n_layers_of(const struct plan *p, int32_t device)
+{
+	for (int32_t i = 0; i < p->n_stages; i++)
+		if (node_id_is(p->stages[i].node, ids[device]))
+			return layer_spans_count(&p->stages[i].layers);
+	return 0;
+}
+
+static void layers_go_to_machines_by_their_node_ids(void **state)
+{
+	(void)state;
+	struct asked t;
+	begin(&t, 3);
+	t.f.devices[2].cpu_rate = 20e9; // as full as can be, then
+	assert_int_equal(find(&t), OK);
+	assert_int_equal(plan_check(&t.a.plan), OK);
+	assert_int_equal(n_layers_of(&t.a.plan, 2), 5);
+	assert_int_equal(n_layers_of(&t.a.plan, 0) + n_layers_of(&t.a.plan, 1), 3);
+	assert_true(isinf(t.a.current_s));
+	assert_true(t.a.token_s > 0.5 && t.a.token_s < 0.7); // 5 GB at 20 GB/s, 3 at 10, two to four hops
+}
+
+static void the_head_without_a_node_holds_nothing(void **state)
+{
+	(void)state;
+	struct asked t;
+	begin(&t, 3);
+	t.limits[0].layers_max = 0;
+	assert_int_equal(find(&t), OK);
+	assert_int_equal(n_layers_of(&t.a.plan, 0), 0);
+	assert_int_equal(n_layers_of(&t.a.plan, 1) + n_layers_of(&t.a.plan, 2), 8);
+}
+
+static void the_plan_there_is_is_timed_with_the_same_figures(void **state)
+{
+	(void)state;
+	struct asked t;
+	struct plan current = two_stages(3, ids[1]);
+	begin(&t, 2);
+	t.f.devices[0].cpu_rate = 20e9;
+	t.ask.current = &current;
+	assert_int_equal(find(&t), OK);
+	assert_int_equal(n_layers_of(&t.a.plan, 0), 5);
+	assert_true(t.a.current_s > t.a.token_s + 0.09 && t.a.current_s < t.a.token_s + 0.11); // two layers at 10 GB/s and not 20
+}
+
+static void a_plan_as_good_as_any_is_kept(void **state)
+{
+	(void)state;
+	struct asked t;
+	struct plan current = two_stages(5, ids[2]);
+	begin(&t, 3);
+	t.ask.current = &current;
+	assert_int_equal(find(&t), OK);
+	assert_true(t.a.token_s <= t.a.current_s);
+	assert_true(t.a.token_s > t.a.current_s * 0.999);
+}
+
+static void a_plan_with_somebody_who_is_gone_is_no_plan(void **state)
+{
+	(void)state;
+	struct asked t;
+	struct plan current = two_stages(4, (struct node_id){{99}});
+	begin(&t, 2);
+	t.ask.current = &current;
+	assert_int_equal(find(&t), OK);
+	assert_true(isinf(t.a.current_s));
+}
+
+static void moving_takes_as_long_as_the_slowest_disk(void **state)
+{
+	(void)state;
+	struct asked t;
+	struct plan current = two_stages(4, ids[1]);
+	begin(&t, 2);
+	t.limits[0] = (struct solve_limit){.layers_min = 3, .layers_max = 3, .is_trusted = true};
+	t.f.devices[1].disk_rate = 0.5e9;
+	t.ask.current = &current;
+	assert_int_equal(find(&t), OK);
+	assert_int_equal(n_layers_of(&t.a.plan, 1), 5);
+	assert_true(fabs(t.a.move_s - 2) < 1e-9); // one layer of 1 GB that it does not hold yet
+	t.ask.current = NULL;
+	assert_int_equal(find(&t), OK);
+	assert_true(fabs(t.a.move_s - 10) < 1e-9); // all five
+}
+
+static void who_is_left_out_is_named_with_the_reason(void **state)
+{
+	(void)state;
+	struct asked t;
+	begin(&t, 3);
+	t.f.devices[0].cap_bytes = UINT64_C(1) << 40;
+	t.f.devices[1].cpu_rate = t.f.devices[2].cpu_rate = 1e9;
+	t.limits[2].layers_max = 0; // nobody asked about it: nothing is said of it
+	assert_int_equal(find(&t), OK);
+	assert_int_equal(t.a.plan.n_stages, 1);
+	assert_non_null(strstr(t.a.words, "m1 ("));
+	assert_null(strstr(t.a.words, "m2"));
+	assert_null(strstr(t.a.words, "m0"));
+}
+
+static void a_model_that_fits_nowhere_is_an_error_with_the_figures(void **state)
+{
+	(void)state;
+	struct asked t;
+	begin(&t, 2);
+	t.f.devices[0].cap_bytes = t.f.devices[1].cap_bytes = 1000000;
+	assert_int_not_equal(find(&t), OK);
+	assert_int_not_equal(t.em.text[0], '\0');
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(layers_go_to_machines_by_their_node_ids),
+		cmocka_unit_test(the_head_without_a_node_holds_nothing),
+		cmocka_unit_test(the_plan_there_is_is_timed_with_the_same_figures),
+		cmocka_unit_test(a_plan_as_good_as_any_is_kept),
+		cmocka_unit_test(a_plan_with_somebody_who_is_gone_is_no_plan),
+		cmocka_unit_test(moving_takes_as_long_as_the_slowest_disk),
+		cmocka_unit_test(who_is_left_out_is_named_with_the_reason),
+		cmocka_unit_test(a_model_that_fits_nowhere_is_an_error_with_the_figures),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
