@@ -27,6 +27,8 @@ enum err cluster_host_open_model(struct cluster_host *h, const struct options *o
 		e = tokenizer_open(model_gguf(h->model), &h->tokenizer, em);
 	if (e == OK)
 		e = worker_open(options_n_threads(o), o->simd, &h->worker, em);
+	if (e == OK)
+		worker_slow_down(h->worker, o->slowdown);
 	h->load_ns = loop_clock_ns() - begin_ns;
 	return e;
 }

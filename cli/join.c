@@ -5,6 +5,7 @@
 #include "cli/host_budget.h"
 #include "cli/host_port.h"
 #include "cli/local_address.h"
+#include "cli/owner_first.h"
 #include "cli/secret_prompt.h"
 #include "cli/state_dir.h"
 #include "engine/worker.h"
@@ -29,6 +30,7 @@ struct joining {
 	struct node_blocks *blocks;
 	struct model *model;
 	struct worker *worker;
+	struct owner_first owner;
 	struct host_budget budget;
 	struct node_runtime *node;
 	struct membership member;
@@ -130,6 +132,8 @@ static enum err find_membership(struct joining *j, struct errmsg *em)
 static enum err open_worker(struct joining *j, struct errmsg *em)
 {
 	enum err e = worker_open(options_n_threads(j->ctx->opts), j->ctx->opts->simd, &j->worker, em);
+	if (e == OK)
+		worker_slow_down(j->worker, j->ctx->opts->slowdown);
 	return e == OK ? host_budget_node(j->ctx->opts, &j->budget, em) : e;
 }
 
@@ -282,7 +286,9 @@ int join_main(const struct command_ctx *ctx)
 	if (e == OK)
 		e = open_all(&j, &em);
 	if (e == OK) {
+		owner_first_start(&j.owner, ctx->opts, &j.loop, j.worker, ctx->log);
 		loop_run(&j.loop);
+		owner_first_stop(&j.owner);
 		if (j.end_text[0])
 			log_line(ctx->log, j.end == OK ? LOG_INFO : LOG_ERROR, "%s", j.end_text);
 		if (j.end == ERR_STATE && ctx->opts->model == NULL)

@@ -46,15 +46,19 @@ bool options_given(const struct options *o, size_t field_offset)
 	return false;
 }
 
-int32_t options_n_threads(const struct options *o)
+static int32_t n_cores(void)
 {
-	if (o->threads > 0)
-		return o->threads;
 	cpu_set_t cores;
 	if (sched_getaffinity(0, sizeof cores, &cores) != 0)
 		return 1;
 	int n = CPU_COUNT(&cores);
 	return n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : n;
+}
+
+int32_t options_n_threads(const struct options *o)
+{
+	int32_t n = o->threads > 0 ? o->threads : n_cores();
+	return o->max_threads > 0 && o->max_threads < n ? o->max_threads : n;
 }
 
 // find_flag returns the table index of --name (n bytes of it) for this command; n_options() when it has none.

@@ -83,6 +83,9 @@ struct options {
 	// model and computing
 	const char *model;
 	int32_t threads; // 0: every core this process may use, see options_n_threads
+	int32_t max_threads; // 0: no limit
+	bool no_give_way;
+	float slowdown;
 	int32_t prefill_chunk;
 	int32_t ctx;      // 0: the smaller of what the model was trained for and 4,096
 	uint64_t mem;     // bytes this process may take; 0: no cap

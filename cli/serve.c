@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/hash_progress.h"
 #include "cli/local_address.h"
+#include "cli/owner_first.h"
 #include "cli/state_dir.h"
 #include "coordinator/shell/admin_api.h"
 #include "coordinator/shell/http_api.h"
@@ -20,6 +21,7 @@ struct serve {
 	struct state_dir state;
 	struct keys keys;
 	struct cluster_host host;
+	struct owner_first owner;
 	struct admin_api *admin;
 	struct http_api *http; // NULL with --no-http
 	struct cluster_host_serve params;
@@ -160,7 +162,9 @@ int serve_main(const struct command_ctx *ctx)
 		e = open_apis(&s, &em);
 	if (e == OK) {
 		say_ready(&s);
+		owner_first_start(&s.owner, ctx->opts, &s.host.loop, s.host.worker, ctx->log);
 		loop_run(&s.host.loop);
+		owner_first_stop(&s.owner);
 		log_line(ctx->log, LOG_INFO, "stopping");
 	}
 	bool was_interrupted = s.host.signo == SIGINT;

@@ -21,6 +21,8 @@ struct worker_job {
 
 // worker_open starts the thread and a pool of n_threads (the worker's own thread is one of them). `simd` as in kernels_find.
 MUST_USE enum err worker_open(int32_t n_threads, const char *simd, struct worker **out, struct errmsg *em);
+// worker_slow_down lets the worker rest after each job until it has taken `factor` times as long: 1 and less, not at all. Before the first job.
+void worker_slow_down(struct worker *w, double factor);
 // worker_close runs what was submitted, then ends. NULL is allowed.
 void worker_close(struct worker *w);
 void worker_submit(struct worker *w, struct worker_job *job);

@@ -1,6 +1,7 @@
 // Any bytes as the files of /proc and /sys: facts within their limits, whatever they say.
 //
 // Input: files one after the other, each a byte that picks it, a byte of length, and its text.
+#include "base/cpu_use.h"
 #include "base/disk_facts.h"
 #include "base/memory_facts.h"
 #include "base/power_facts.h"
@@ -24,7 +25,7 @@ static const char *const files[] = {
 	"/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver",
 	"/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "/sys/class/power_supply/BAT0/type", "/sys/class/power_supply/BAT0/status",
 	"/sys/class/power_supply/BAT0/capacity", "/sys/class/thermal/thermal_zone0/temp", "/sys/dev/block/8:1/uevent", "/sys/dev/block/8:1/removable",
-	"/sys/dev/block/8:1/queue/rotational", "/sys/dev/block/8:1/device/type", "/sys/class/block/sda1/queue/rotational",
+	"/sys/dev/block/8:1/queue/rotational", "/sys/dev/block/8:1/device/type", "/sys/class/block/sda1/queue/rotational", "/proc/stat", "/proc/7/stat",
 };
 
 static void check_text(const char *text, size_t cap)
@@ -40,6 +41,11 @@ static void look(const char *root)
 	if (memory_facts_read(root, &m) == OK) {
 		require(memory_facts_room(&m) <= m.available_bytes);
 		require(m.pressure >= -1 && m.pressure <= 10099);
+	}
+	struct cpu_use u;
+	if (cpu_use_read(root, "hearth", &u) == OK) {
+		struct cpu_use none = {.n_cpus = 1};
+		require(u.n_cpus >= 0 && cpu_use_by_others(&none, &u) >= -1);
 	}
 	power_facts_read(root, &p);
 	require(p.battery_percent >= -1 && p.battery_percent <= 100 && p.load >= -1 && p.n_held_low <= p.n_governed);
