@@ -65,6 +65,7 @@ int sim_main(const struct command_ctx *ctx); // in cli/sim_command.c; one file p
 int sim_run(const struct command_ctx *ctx);
 int sim_check(const struct command_ctx *ctx);
 int cache_main(const struct command_ctx *ctx); // in cli/cache_command.c
+int probe_main(const struct command_ctx *ctx); // in cli/probe_command.c
 int emulate_main(const struct command_ctx *ctx);
 int example_config_main(const struct command_ctx *ctx);
 

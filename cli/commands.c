@@ -54,6 +54,11 @@ static const struct command table[] = {
 		"ls lists the models of which something is kept. gc makes room: down to --cache-max if there is one, else it removes every model that no node uses. "
 		"verify compares every block with its hash, frees what is damaged, which is fetched again when it is needed, and fails when there was any.",
 		false, cache_main},
+	{"probe", FOR_PROBE, "[MODEL] [OPTIONS]", "measure how fast this machine is",
+		"Measures in less than ten seconds what a plan is made from: how fast this machine decodes and reads prompts for each weight type, how many threads are best, "
+		"what one visit of a token costs, memory and disk, and shows how the machine is. With MODEL, whose layers are run, the figures are those of that model. "
+		"What was measured is kept, and shown the next time; nodes use it, too.",
+		false, probe_main},
 	{"example-config", FOR_CONFIG, "", "print cluster.example.toml", NULL, true, example_config_main},
 };
 

@@ -3,7 +3,7 @@
 
 #define AT(field) offsetof(struct options, field)
 #define FOR_MODEL (FOR_RUN | FOR_SERVE | FOR_INSPECT | FOR_TOKENIZE)
-#define FOR_COMPUTE (FOR_RUN | FOR_SERVE | FOR_JOIN)
+#define FOR_COMPUTE (FOR_RUN | FOR_SERVE | FOR_JOIN | FOR_PROBE)
 #define FOR_STATE (FOR_RUN | FOR_SERVE | FOR_INVITE | FOR_JOIN | FOR_REVOKE | FOR_DRAIN | FOR_STATUS | FOR_TRACE)
 #define FOR_ALL (FOR_END - 1)
 
@@ -25,6 +25,8 @@ static const struct option table[] = {
 	// What to work on
 	{.placeholder = "MODEL", .key = "model.path", .commands = FOR_MODEL, .kind = OPTION_PATH, .offset = AT(model), .required = true, .example = "\"/path/to/model.gguf\"",
 		.help = "the model, a GGUF file"},
+	{.placeholder = "MODEL", .commands = FOR_PROBE, .kind = OPTION_PATH, .offset = AT(model),
+		.help = "measure with this model's weight types and layers, and the disk it is on; a GGUF file"},
 	{.flag = "--model", .commands = FOR_JOIN, .kind = OPTION_PATH, .offset = AT(model), .placeholder = "FILE", .key = "model.path", .example = "\"/path/to/model.gguf\"",
 		.preset_words = "fetched from the cluster",
 		.help = "this machine's copy of the model, the same file as the coordinator's; without it what this machine needs is fetched and kept"},
@@ -124,8 +126,8 @@ static const struct option table[] = {
 	// Blocks of the model
 	{.placeholder = "ACTION", .commands = FOR_CACHE, .kind = OPTION_WORD, .offset = AT(cache_action), .choices = cache_action_words, .required = true,
 		.help = "what to do, as above"},
-	{.flag = "--cache", .key = "cache.path", .commands = FOR_JOIN | FOR_CACHE, .kind = OPTION_PATH, .offset = AT(cache), .example = "\"/home/me/.cache/hearth\"",
-		.placeholder = "DIR", .preset_words = "$XDG_CACHE_HOME/hearth, else ~/.cache/hearth", .help = "where what was fetched of models is kept"},
+	{.flag = "--cache", .key = "cache.path", .commands = FOR_JOIN | FOR_CACHE | FOR_PROBE, .kind = OPTION_PATH, .offset = AT(cache), .example = "\"/home/me/.cache/hearth\"",
+		.placeholder = "DIR", .preset_words = "$XDG_CACHE_HOME/hearth, else ~/.cache/hearth", .help = "where what was fetched of models, and what was measured, is kept"},
 	{.flag = "--cache-max", .key = "cache.max", .commands = FOR_JOIN | FOR_CACHE, .kind = OPTION_SIZE, .offset = AT(cache_max), .example = "\"50G\"",
 		.min = 1 << 20, .max = INT64_C(1) << 50, .placeholder = "SIZE", .preset_words = "what the disk has",
 		.help = "how much may be kept, such as 50G; models used longest ago go first, then blocks that no plan needs"},
@@ -176,6 +178,10 @@ static const struct option table[] = {
 	{.flag = "--simd", .key = "compute.simd", .commands = FOR_COMPUTE, .kind = OPTION_WORD, .offset = AT(simd), .example = "\"portable\"",
 		.choices = simd_words, .placeholder = "NAME", .preset_words = "the fastest here", .help = "instruction set of the kernels"},
 
+	{.flag = "--fresh", .commands = FOR_PROBE, .kind = OPTION_BOOL, .offset = AT(fresh), .help = "measure again, also what was measured before"},
+	{.flag = "--no-probe", .key = "node.no_probe", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_BOOL, .offset = AT(no_probe),
+		.help = "do not measure how fast this machine is while it has nothing to do; figures that are kept are used"},
+
 	// Inspecting
 	{.flag = "--tensors", .commands = FOR_INSPECT, .kind = OPTION_BOOL, .offset = AT(tensors), .help = "list every tensor"},
 
@@ -219,7 +225,7 @@ static const struct option table[] = {
 	{.flag = "--show", .commands = FOR_SIM, .action = "check", .kind = OPTION_BOOL, .offset = AT(sim_show), .help = "print what happens in each seed, without other processes"},
 
 	// Every command
-	{.flag = "--json", .commands = FOR_SIM | FOR_TRACE | FOR_CACHE | FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE | FOR_EMULATE, .kind = OPTION_BOOL,
+	{.flag = "--json", .commands = FOR_SIM | FOR_TRACE | FOR_CACHE | FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE | FOR_EMULATE | FOR_PROBE, .kind = OPTION_BOOL,
 		.offset = AT(json), .help = "print JSON: one object; emulate: one for each event"},
 	{.flag = "--state", .key = "state", .commands = FOR_STATE, .kind = OPTION_PATH, .offset = AT(state), .example = "\"/home/me/.local/state/hearth\"", .placeholder = "DIR",
 		.preset_words = "$XDG_STATE_HOME/hearth, else ~/.local/state/hearth",

@@ -35,7 +35,8 @@ enum {
 	FOR_EMULATE = 1 << 11,
 	FOR_DRAIN = 1 << 12,
 	FOR_CACHE = 1 << 13,
-	FOR_END = 1 << 14, // behind the last one: commands.c compares
+	FOR_PROBE = 1 << 14,
+	FOR_END = 1 << 15, // behind the last one: commands.c compares
 };
 
 enum option_kind {
@@ -144,6 +145,10 @@ struct options {
 	uint64_t cache_max;     // bytes; 0: what the disk has
 	uint64_t upload_max;    // serve, join: bytes per second; 0: no limit
 	const char *cache_action;
+
+	// probe, serve, join
+	bool fresh;    // probe: measure again
+	bool no_probe; // serve, join
 
 	// inspect
 	bool tensors;

@@ -1,0 +1,32 @@
+// The profile of this machine for `hearth probe`, `join` and `serve`: where it is cached, and what memory the process may take.
+#ifndef HEARTH_CLI_HOST_PROFILE_H
+#define HEARTH_CLI_HOST_PROFILE_H
+
+#include "base/err.h"
+#include "cli/options.h"
+#include "engine/probe.h"
+#include "engine/probe_cache.h"
+#include "engine/worker.h"
+#include "model/model.h"
+
+#define HOST_PROFILE_PATH_CAP 1024
+
+struct host_profile {
+	struct probe_config config;          // of measuring
+	char folder[HOST_PROFILE_PATH_CAP];  // of the cache
+	char key[PROBE_KEY_CAP];
+	uint64_t cap_bytes, reserved_bytes;
+	uint32_t reader;
+};
+
+// host_profile_init fills all but memory, which host_profile_set_memory does. model may be NULL; has_weights: all its bytes are in its file.
+MUST_USE enum err host_profile_init(const struct options *o, const struct model *model, bool has_weights, struct worker *worker, struct host_profile *h,
+	struct errmsg *em);
+// host_profile_set_memory: node_bytes is what a cap leaves a stage, all that a stage needs included; 0: no cap.
+void host_profile_set_memory(struct host_profile *h, const struct options *o, uint64_t node_bytes, uint64_t keep_bytes);
+// host_profile_load takes a cached profile, with the memory of this process. ERR_NOT_FOUND.
+MUST_USE enum err host_profile_load(const struct host_profile *h, struct device_profile *out, int64_t *when_s);
+// host_profile_complete adds to a measured profile what this process may take.
+void host_profile_complete(const struct host_profile *h, struct device_profile *p);
+
+#endif
