@@ -82,6 +82,18 @@ static void print_weights(const json_t *n)
 	putchar('\n');
 }
 
+// print_plan says what the planner predicts for a cluster, or for one of its chains.
+static void print_plan(const json_t *of, const char *name)
+{
+	const json_t *p = json_object_get(of, "plan");
+	if (p == NULL)
+		return;
+	printf("%s: %.3g ms a token are predicted", name, json_number_value(json_object_get(p, "predicted_ms_per_token")));
+	if (number(p, "rounds") > 1)
+		printf(", in %lld rounds", number(p, "rounds"));
+	printf("%s%s\n", text(p, "left_out")[0] != '\0' ? "; left out: " : "", text(p, "left_out"));
+}
+
 static void print_chains(const json_t *s)
 {
 	const json_t *chains = json_object_get(s, "chains");
@@ -90,7 +102,13 @@ static void print_chains(const json_t *s)
 		bool is_ready = json_is_true(json_object_get(c, "ready"));
 		printf("chain %zu: %s%s, %lld machines, %lld answers\n", i, is_ready ? "ready" : "waits: ", is_ready ? "" : text(c, "waiting_for"), number(c, "stages"),
 			number(c, "active"));
+		char name[32];
+		snprintf(name, sizeof name, "chain %zu", i);
+		print_plan(c, name);
 	}
+	print_plan(s, "plan");
+	if (number(s, "better_plans") > 0)
+		printf("times a faster plan was found and taken: %lld\n", number(s, "better_plans"));
 	if (number(s, "standing_by") > 0)
 		printf("machines that stand by: %lld\n", number(s, "standing_by"));
 	if (number(s, "moved") > 0)

@@ -110,6 +110,7 @@ struct proposal {
 	enum err err;   // no figures, or no plan
 	struct plan plan;
 	double token_s, current_s, move_s; // of PLANNED
+	char left_out[REASON_CAP];         // likewise
 	int64_t look_ns;        // when the solver is asked again
 	int64_t gain_since_ns;  // its answers have been worth a change since then; 0: they are not
 	int64_t next_change_ns; // no change for speed before
@@ -350,6 +351,8 @@ enum proposal_verdict proposals_choose(const struct coordinator *c, const struct
 // proposals_ask: is_wanted says that the answer becomes the plan.
 void proposals_ask(struct coordinator *c, struct chain *ch, const struct candidates *who, bool is_wanted, struct coord_effects *fx);
 void proposals_on_planned(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
+// proposals_status tells what the planner says of the plan there is.
+void proposals_status(const struct chain *ch, struct coord_chain_status *out);
 // proposals_on_figures: a member told its profile. With the first one it is planned with; a later one is looked at soon.
 void proposals_on_figures(struct coordinator *c, int32_t member, bool is_first);
 // proposals_tick asks about chains that run.

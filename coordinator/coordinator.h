@@ -407,6 +407,9 @@ struct coord_chain_status {
 	int32_t n_stages;             // of that plan
 	int32_t n_active;             // sessions
 	int32_t n_steps;              // under way
+	int32_t n_rounds;
+	double predicted_s;           // per token, as the planner saw this plan last; 0: it was not asked about it
+	char left_out[REASON_CAP];    // machines it does not use, and why; ""
 };
 
 struct coord_status {

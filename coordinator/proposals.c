@@ -12,6 +12,8 @@
 
 #include "base/log.h"
 
+#include <math.h>
+
 #define SECOND_NS INT64_C(1000000000)
 #define LOOK_NS (30 * SECOND_NS)
 #define PERSIST_NS (20 * SECOND_NS)
@@ -155,6 +157,18 @@ static void look_at_gain(struct coordinator *c, struct chain *ch, struct coord_e
 	c->n_better++;
 }
 
+void proposals_status(const struct chain *ch, struct coord_chain_status *out)
+{
+	const struct proposal *p = &ch->proposal;
+	out->n_rounds = ch->plan.n_rounds;
+	if (!p->is_known || p->err != OK || ch->plan_state != PLAN_READY)
+		return;
+	bool is_it = planning_same_stages(&p->plan, &ch->plan);
+	out->predicted_s = is_it ? p->token_s : p->current_s < INFINITY ? p->current_s : 0;
+	if (is_it)
+		text_copy(out->left_out, sizeof out->left_out, p->left_out);
+}
+
 static struct chain *find_asked(struct coordinator *c, uint32_t id)
 {
 	for (int32_t i = 0; id != 0 && i < c->n_chains; i++)
@@ -181,6 +195,7 @@ void proposals_on_planned(struct coordinator *c, const struct coord_event *ev, s
 	p->token_s = ev->u.planned.token_s;
 	p->current_s = ev->u.planned.current_s;
 	p->move_s = ev->u.planned.move_s;
+	text_copy(p->left_out, sizeof p->left_out, ev->u.planned.text);
 	if (p->is_wanted)
 		coord_log(fx, LOG_INFO, "planned: %.3g ms a token%s%s", p->token_s * 1e3, ev->u.planned.text[0] != '\0' ? "; left out: " : "", ev->u.planned.text);
 	if (!p->is_wanted && ch->plan_state == PLAN_READY)

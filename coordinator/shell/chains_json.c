@@ -4,6 +4,16 @@
 
 #include <string.h>
 
+// add_plan says what the planner predicts, where it was asked.
+static void add_plan(json_t *to, const struct coord_chain_status *ch)
+{
+	char shown[REASON_CAP];
+	if (to == NULL || ch->predicted_s <= 0)
+		return;
+	json_object_set_new(to, "plan", json_pack("{s:f, s:i, s:s}", "predicted_ms_per_token", ch->predicted_s * 1e3, "rounds", (int)ch->n_rounds, "left_out",
+		printable_copy(ch->left_out, strlen(ch->left_out), shown, sizeof shown)));
+}
+
 static json_t *chain_json(const struct coord_chain_status *ch)
 {
 	char shown[REASON_CAP];
@@ -11,11 +21,16 @@ static json_t *chain_json(const struct coord_chain_status *ch)
 		"plan_epoch", (json_int_t)ch->plan_epoch.v);
 	if (o != NULL && !ch->ready)
 		json_object_set_new(o, "waiting_for", json_string(printable_copy(ch->waiting_for, strlen(ch->waiting_for), shown, sizeof shown)));
+	add_plan(o, ch);
 	return o;
 }
 
 void chains_json_add(json_t *to, const struct coord_status *s)
 {
+	if (to != NULL && s->n_better > 0)
+		json_object_set_new(to, "better_plans", json_integer((json_int_t)s->n_better));
+	if (to != NULL && s->n_chains < 2)
+		add_plan(to, &s->chains[0]);
 	if (to == NULL || s->n_chains < 2)
 		return;
 	json_t *chains = json_array();

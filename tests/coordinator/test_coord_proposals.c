@@ -90,11 +90,36 @@ static void start_split(struct host *h)
 	assert_layers(h, 4, 2);
 }
 
+// look lets time go until the core asks again, and answers; returns how long that took.
+static int64_t look(struct host *h, const struct plan *p, double token_s, double current_s, double move_s)
+{
+	int64_t took_ns = run_to(h, COORD_FX_PLAN, 40 * S);
+	planned(h, ask_id(h), p, token_s, current_s, move_s);
+	return took_ns;
+}
+
 static void layers_go_where_the_solver_puts_them(void **state)
 {
 	(void)state;
 	struct host h;
 	start_split(&h);
+	stop(&h);
+}
+
+static void status_tells_what_is_predicted(void **state)
+{
+	(void)state;
+	struct host h;
+	struct plan better = split_of(five_one, 2);
+	start_split(&h);
+	assert_true(status(&h).chains[0].predicted_s == 0.1);
+	look(&h, &better, 0.09, 0.12, 1); // the figures have changed
+	assert_true(status(&h).chains[0].predicted_s == 0.12);
+	look(&h, &better, 0.09, 0.12, 1);
+	assert_true(status(&h).chains[0].predicted_s == 0); // nothing is ready
+	be_ready(&h, 2);
+	assert_true(status(&h).chains[0].predicted_s == 0.09);
+	assert_int_equal(status(&h).n_better, 1);
 	stop(&h);
 }
 
@@ -215,14 +240,6 @@ static void a_lost_plan_under_an_answer_is_repaired_without_asking(void **state)
 	stop(&h);
 }
 
-// look lets time go until the core asks again, and answers; returns how long that took.
-static int64_t look(struct host *h, const struct plan *p, double token_s, double current_s, double move_s)
-{
-	int64_t took_ns = run_to(h, COORD_FX_PLAN, 40 * S);
-	planned(h, ask_id(h), p, token_s, current_s, move_s);
-	return took_ns;
-}
-
 static void a_gain_that_lasts_moves_layers(void **state)
 {
 	(void)state;
@@ -329,6 +346,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(layers_go_where_the_solver_puts_them),
+		cmocka_unit_test(status_tells_what_is_predicted),
 		cmocka_unit_test(no_plan_is_made_before_the_solver_has_answered),
 		cmocka_unit_test(without_figures_layers_are_split_evenly),
 		cmocka_unit_test(an_answer_about_others_is_not_taken),
