@@ -18,6 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define N_MEMBERS 3
 #define CTX 16
 #define HIDDEN 2
+#define N_LAYERS 4
 #define REQS_MAX 256
 
 struct world {
@@ -35,6 +36,9 @@ struct world {
 	const struct coord_embed_item *embed;
 	const struct coord_sample_item *sample;
 	bool random_wanted;
+	uint32_t plan_id; // asked last; 0: nothing
+	int32_t n_asked;
+	struct node_id asked[STAGES_MAX];
 	uint32_t n_reqs;
 	bool open[REQS_MAX];
 };
@@ -81,6 +85,13 @@ static void take_effect(struct world *w, const struct coord_effect *f)
 		break;
 	case COORD_FX_STORE:
 		w->store_id = f->u.store.id;
+		break;
+	case COORD_FX_PLAN:
+		require(f->u.plan.n >= 1 && f->u.plan.n <= N_MEMBERS);
+		require(f->u.plan.current == NULL || plan_check(f->u.plan.current) == OK);
+		w->plan_id = f->u.plan.id;
+		w->n_asked = f->u.plan.n;
+		memcpy(w->asked, f->u.plan.nodes, (size_t)w->n_asked * sizeof w->asked[0]);
 		break;
 	case COORD_FX_NEED_RANDOM:
 		w->random_wanted = true;
@@ -270,6 +281,30 @@ static void submit(struct world *w)
 	step(w, &ev);
 }
 
+// planned answers the last question with one of the plans that a solver could find: some of the members, from the first on.
+static void planned(struct world *w, uint8_t a)
+{
+	static const double gains[] = {0.5, 1.01, 2, 50};
+	const char *const names[] = {"", "", ""};
+	int32_t n = 1 + a % 4 % w->n_asked, layers[N_MEMBERS] = {0};
+	struct plan plan;
+	struct errmsg em;
+	struct coord_event ev = {.type = COORD_EV_PLANNED};
+	for (int32_t i = 0; i < n; i++)
+		layers[i] = 1;
+	layers[a / 4 % n] += N_LAYERS - n;
+	struct plan_want want = {.nodes = w->asked, .n = n, .n_layers = N_LAYERS, .n_rounds = 1 + a / 16 % 2};
+	require(plan_given(&want, names, layers, &plan, &em) == OK);
+	ev.u.planned.id = w->plan_id - (a == 0x7f);
+	ev.u.planned.err = a % 16 == 15 ? ERR_STATE : OK;
+	ev.u.planned.text = "nobody knows";
+	ev.u.planned.plan = &plan;
+	ev.u.planned.token_s = 0.1;
+	ev.u.planned.current_s = 0.1 * gains[a / 32 % 4];
+	w->plan_id = a % 2 == 0 ? 0 : w->plan_id; // and maybe once more
+	step(w, &ev);
+}
+
 static void finish(struct world *w, uint8_t which)
 {
 	uint8_t a = reader_u8(&w->in);
@@ -295,6 +330,9 @@ static void finish(struct world *w, uint8_t which)
 		ev.type = COORD_EV_STORED;
 		ev.u.stored.id = w->store_id;
 		ev.u.stored.err = a % 4 == 0 ? ERR_IO : OK;
+	} else if (w->plan_id != 0 && a < 0x80) {
+		planned(w, a);
+		return;
 	} else {
 		ev.type = COORD_EV_RANDOM;
 		ev.u.random.bytes[0] = a;
@@ -388,7 +426,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const struct placed_chain placement[] = {{1, whole}, {2, halves}};
 	static const int32_t n_chains[] = {1, 1, 1, 2, 1, 2, 3}; // the first of two is placed
 	const struct coordinator_config config = {.self = {{99}},
-		.n_layers = 4,
+		.n_layers = N_LAYERS,
+		.by_cost = size % 5 == 0,
 		.hidden_dim = HIDDEN,
 		.vocab_size = 8,
 		.n_slots = 2,
