@@ -15,7 +15,7 @@ static const struct command table[] = {
 		"Asks the running coordinator for an invite: one node, ten minutes. Hand it over privately: it is a secret.", false, invite_main},
 	{"join", FOR_JOIN, "[-] [--model FILE] [OPTIONS]", "be a node of a cluster",
 		"Fetches what it needs of the model from the cluster and keeps it, unless --model names the file. The first time, the invite is asked for without echo, or read from standard input (-) or --invite-file. Later the membership "
-		"in the state directory is enough.",
+		"in the state directory is enough. The coordinator that made the invite is looked for on the local network first; then its addresses are tried.",
 		false, join_main},
 	{"revoke", FOR_REVOKE, "NODE [OPTIONS]", "shut a node out",
 		"Asks the running coordinator to delete the node's key: its links close at once, those with other nodes too, and it is refused until it "

@@ -4,6 +4,7 @@
 #include "cli/hash_progress.h"
 #include "cli/host_budget.h"
 #include "cli/host_port.h"
+#include "cli/lan_search.h"
 #include "cli/local_address.h"
 #include "cli/owner_first.h"
 #include "cli/secret_prompt.h"
@@ -18,8 +19,13 @@
 
 #include <sodium.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
+
+#define LIST_NS INT64_C(2000000000) // for everybody to answer; mDNS takes about a second
+#define FIND_NS INT64_C(1500000000) // for one; it ends when that one answers
 
 struct joining {
 	const struct command_ctx *ctx;
@@ -34,6 +40,8 @@ struct joining {
 	struct host_budget budget;
 	struct node_runtime *node;
 	struct membership member;
+	struct discovery *discovery; // of the coordinator, for as long as this runs; NULL with --no-discovery
+	struct address_list found;   // where it announces itself: tried behind the addresses of the membership
 	struct link_limits limits;
 	uint8_t boot_id[LNK1_BOOT_ID_LEN];
 	uint8_t model_hash[HASH_BYTES];
@@ -104,16 +112,97 @@ static enum err open_state(struct joining *j, struct errmsg *em)
 	return e == OK ? keys_open(&j->keys, key_path, em) : e;
 }
 
+static bool is_interrupted(void *ctx)
+{
+	const struct joining *j = ctx;
+	return j->signo != 0;
+}
+
+static enum err search(struct joining *j, const struct node_id *pinned, struct lan_search_result *r, struct errmsg *em)
+{
+	struct lan_search_params p = {&j->loop, &discovery_avahi, pinned, pinned != NULL ? FIND_NS : LIST_NS, is_interrupted, j};
+	return lan_search(&p, r, em);
+}
+
+// show_coordinators: for a person who is about to be asked for an invite, and may look whose it is.
+static enum err show_coordinators(struct joining *j, struct errmsg *em)
+{
+	struct lan_search_result r;
+	const struct options *o = j->ctx->opts;
+	if (!options_discovery(o) || o->invite_file != NULL || (o->invite_stdin && !isatty(STDIN_FILENO)))
+		return OK;
+	enum err e = search(j, NULL, &r, em);
+	if (e == OK)
+		lan_search_print(stderr, &r);
+	return e;
+}
+
+// find_coordinator looks for the one with this key. Its absence is no error: it may be behind a router, or discovery off.
+static enum err find_coordinator(struct joining *j, const uint8_t pk[KEY_BYTES], struct address_list *found, struct errmsg *em)
+{
+	struct lan_search_result r;
+	struct node_id id;
+	char fingerprint[FINGERPRINT_TEXT_CAP];
+	*found = (struct address_list){0};
+	if (!options_discovery(j->ctx->opts))
+		return OK;
+	lnk1_node_id(pk, id.b);
+	fingerprint_text(&id, fingerprint);
+	enum err e = search(j, &id, &r, em);
+	if (e != OK)
+		return e;
+	lan_search_addresses(&r, &id, found);
+	if (found->n > 0)
+		log_line(j->ctx->log, LOG_INFO, "coordinator %s (%s) announces itself at %s", r.list.at[0].txt.name, fingerprint, found->at[0]);
+	else if (r.state == DISCOVERY_OFF)
+		log_line(j->ctx->log, LOG_INFO, "cannot look for the coordinator on the local network: %s", r.why);
+	else
+		log_line(j->ctx->log, LOG_INFO, "no coordinator with the fingerprint %s announces itself on the local network", fingerprint);
+	return OK;
+}
+
+// join_at tries the addresses one after the other, and proves the invite to whoever has its key.
+static enum err join_at(struct joining *j, struct invite *invite, const struct address_list *at, struct errmsg *em)
+{
+	if (at->n == 0)
+		return errmsg_fail(em, ERR_NOT_FOUND, "the invite names no address, and its coordinator was not found on this network: is it on, and in the same "
+			"network? An invite made without --no-address says where it is");
+	invite->n_addrs = at->n;
+	memcpy(invite->addrs, at->at, sizeof invite->addrs);
+	return membership_join(&j->loop, invite, j->keys.pair, j->boot_id, &j->limits, j->path, &j->member, em);
+}
+
+// join_anywhere tries what was found, then what the invite says: a liar on the network costs time, and hides nobody.
+static enum err join_anywhere(struct joining *j, struct invite *invite, struct errmsg *em)
+{
+	struct address_list found, given = {.n = invite->n_addrs};
+	memcpy(given.at, invite->addrs, sizeof given.at);
+	enum err e = find_coordinator(j, invite->server_pk, &found, em);
+	if (e != OK)
+		return e;
+	e = ERR_NOT_FOUND;
+	if (found.n > 0)
+		e = join_at(j, invite, &found, em);
+	if (found.n > 0 && e != OK && e != ERR_CANCELLED && e != ERR_IO && given.n > 0)
+		log_line(j->ctx->log, LOG_INFO, "not there (%s): trying the addresses of the invite", em->text);
+	if (e != OK && e != ERR_CANCELLED && e != ERR_IO && (found.n == 0 || given.n > 0))
+		e = join_at(j, invite, &given, em);
+	return e;
+}
+
 static enum err use_invite(struct joining *j, struct errmsg *em)
 {
 	struct invite invite;
-	enum err e = secret_prompt_invite(j->ctx->opts, &invite, em);
+	enum err e = show_coordinators(j, em);
+	if (e == OK)
+		e = secret_prompt_invite(j->ctx->opts, &invite, em);
 	if (e != OK)
 		return e;
 	if (invite_is_expired(&invite, (uint64_t)time(NULL)))
-		e = errmsg_fail(em, ERR_TIMEOUT, "this invite has expired: make a new one with hearth invite (they last ten minutes)");
+		e = errmsg_fail(em, ERR_TIMEOUT, "this invite has expired: make a new one with hearth invite (they last ten minutes). If it was made just now, "
+			"compare the clocks of both machines");
 	if (e == OK) {
-		e = membership_join(&j->loop, &invite, j->keys.pair, j->boot_id, &j->limits, j->path, &j->member, em);
+		e = join_anywhere(j, &invite, em);
 		if (e != OK && e != ERR_CANCELLED)
 			errmsg_prefix(em, e, "joining failed");
 	}
@@ -127,6 +216,46 @@ static enum err find_membership(struct joining *j, struct errmsg *em)
 	if (e == OK && (j->ctx->opts->invite_file || j->ctx->opts->invite_stdin))
 		log_line(j->ctx->log, LOG_WARNING, "this state directory holds a membership already: the invite is not used (remove %s to join anew)", j->path);
 	return e == ERR_NOT_FOUND ? use_invite(j, em) : e;
+}
+
+static bool is_known(const struct address_list *l, const char *addr)
+{
+	for (uint32_t i = 0; i < l->n; i++)
+		if (strcmp(l->at[i], addr) == 0)
+			return true;
+	return false;
+}
+
+// on_discovery keeps j->found what is announced now: a coordinator may come back at another address than it had.
+static void on_discovery(void *ctx, struct discovery *d)
+{
+	struct joining *j = ctx;
+	struct lan_search_result r = {0};
+	struct address_list now;
+	struct node_id id;
+	lnk1_node_id(j->member.coordinator_pk, id.b);
+	r.state = discovery_get_state(d, r.why);
+	discovery_get_list(d, &r.list);
+	lan_search_addresses(&r, &id, &now);
+	if (r.state == DISCOVERY_OFF)
+		log_line(j->ctx->log, LOG_DEBUG, "cannot look for the coordinator on the local network: %s", r.why);
+	for (uint32_t i = 0; i < now.n; i++)
+		if (!is_known(&j->found, now.at[i]) && !is_known(&j->member.grant.addresses, now.at[i]))
+			log_line(j->ctx->log, LOG_INFO, "the coordinator announces itself at %s, too", now.at[i]);
+	j->found = now;
+}
+
+// open_discovery: that there can be none is no reason not to run.
+static void open_discovery(struct joining *j)
+{
+	struct errmsg em;
+	struct discovery_params p = {.loop = &j->loop, .backend = &discovery_avahi, .on_change = on_discovery, .ctx = j,
+		.want = {.browse = true, .is_pinned = true}};
+	if (!options_discovery(j->ctx->opts))
+		return;
+	lnk1_node_id(j->member.coordinator_pk, p.want.pinned.b);
+	if (discovery_open(&p, &j->discovery, &em) != OK)
+		log_line(j->ctx->log, LOG_WARNING, "cannot look for the coordinator on the local network: %s", em.text);
 }
 
 static enum err open_worker(struct joining *j, struct errmsg *em)
@@ -168,6 +297,7 @@ static enum err open_blocks(struct joining *j, struct errmsg *em)
 		.keys = j->keys.pair,
 		.member_epoch = j->member.grant.member_epoch,
 		.addresses = j->member.grant.addresses,
+		.found = &j->found,
 		.limits = &j->limits,
 		.upload_max = o->upload_max,
 		.cache = o->model == NULL ? &j->cache : NULL,
@@ -224,6 +354,7 @@ static enum err open_node(struct joining *j, struct errmsg *em)
 		.keys = j->keys.pair,
 		.listen = listen,
 		.addresses = j->member.grant.addresses,
+		.found = &j->found,
 		.limits = &j->limits,
 		.keep_epoch = keep_epoch,
 		.ctx = j,
@@ -268,6 +399,8 @@ static enum err open_all(struct joining *j, struct errmsg *em)
 	if (e == OK)
 		e = find_membership(j, em);
 	if (e == OK)
+		open_discovery(j);
+	if (e == OK)
 		e = open_blocks(j, em);
 	if (e == OK && o->model == NULL)
 		e = fetch_model(j, em);
@@ -294,6 +427,7 @@ int join_main(const struct command_ctx *ctx)
 		if (j.end == ERR_STATE && ctx->opts->model == NULL)
 			log_line(ctx->log, LOG_INFO, "if the cluster has another model now: started again, this node fetches that one");
 	}
+	discovery_close(j.discovery);
 	node_runtime_close(j.node);
 	node_blocks_close(j.blocks);
 	worker_close(j.worker);

@@ -65,6 +65,31 @@ void local_addresses(uint16_t port, struct address_list *out)
 	freeifaddrs(all);
 }
 
+static bool has_host(const struct sockaddr *sa, const char *host)
+{
+	char text[INET6_ADDRSTRLEN] = "";
+	if (sa == NULL)
+		return false;
+	if (sa->sa_family == AF_INET)
+		inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)sa)->sin_addr, text, sizeof text);
+	else if (sa->sa_family == AF_INET6)
+		inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr, text, sizeof text);
+	return strcmp(text, host) == 0;
+}
+
+int32_t local_interface_of(const char *host)
+{
+	struct ifaddrs *all = NULL;
+	unsigned index = 0;
+	if (getifaddrs(&all) != 0)
+		return 0;
+	for (const struct ifaddrs *i = all; i != NULL && index == 0; i = i->ifa_next)
+		if (has_host(i->ifa_addr, host))
+			index = if_nametoindex(i->ifa_name);
+	freeifaddrs(all);
+	return (int32_t)index;
+}
+
 enum err local_address_check(const char *host, struct errmsg *em)
 {
 	struct sockaddr_in in = {.sin_family = AF_INET};

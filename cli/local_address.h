@@ -11,6 +11,8 @@ void local_name(char out[NAME_CAP]);
 // else. Link-local IPv6 is left out: its scope means nothing on another machine.
 void local_addresses(uint16_t port, struct address_list *out);
 
+// local_interface_of returns the index of the interface that has the address `host`; 0: none has.
+int32_t local_interface_of(const char *host);
 // local_address_check: ERR_NOT_FOUND when `host`, a numeric address, is none of this machine's.
 MUST_USE enum err local_address_check(const char *host, struct errmsg *em);
 

@@ -41,6 +41,8 @@ static const struct option table[] = {
 	{.flag = "--undo", .commands = FOR_DRAIN, .kind = OPTION_BOOL, .offset = AT(undo), .help = "let it hold layers again"},
 	{.flag = "--no-qr", .commands = FOR_INVITE, .kind = OPTION_BOOL, .offset = AT(no_qr),
 		.help = "print the invite without its QR code"},
+	{.flag = "--no-address", .commands = FOR_INVITE, .kind = OPTION_BOOL, .offset = AT(no_address),
+		.help = "leave the coordinator's addresses out: the new machine then finds it on the local network, or not at all"},
 
 	{.placeholder = "TOPOLOGY", .commands = FOR_EMULATE, .kind = OPTION_PATH, .offset = AT(topology),
 		.help = "devices and links, a TOML file; left out with --send"},
@@ -146,6 +148,12 @@ static const struct option table[] = {
 	{.flag = "--from", .key = "node.from", .commands = FOR_JOIN, .kind = OPTION_ADDRESS, .offset = AT(from), .example = "\"192.168.1.11\"",
 		.placeholder = "ADDRESS", .preset_words = "what the system chooses",
 		.help = "this machine's address to connect from, when it has several; it is where other nodes are sent"},
+
+	// Finding each other
+	{.flag = "--discovery", .key = "discovery", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_BOOL, .offset = AT(discovery), .preset = "true",
+		.help = "announce the coordinator on the local network, and look for it there (mDNS, by avahi-daemon)"},
+	{.flag = "--no-discovery", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_BOOL, .offset = AT(no_discovery),
+		.help = "the same as --discovery=false: nothing is announced, only the invite's addresses are tried"},
 
 	// Computing
 	{.flag = "--keep-mem", .key = "node.keep_mem", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_INT, .offset = AT(keep_mem), .preset = "256",

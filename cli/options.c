@@ -46,6 +46,11 @@ bool options_given(const struct options *o, size_t field_offset)
 	return false;
 }
 
+bool options_discovery(const struct options *o)
+{
+	return o->discovery && !o->no_discovery;
+}
+
 static int32_t n_cores(void)
 {
 	cpu_set_t cores;

@@ -132,6 +132,8 @@ struct options {
 
 	// serve, join
 	const char *name;
+	bool discovery; // options_discovery tells both
+	bool no_discovery;
 
 	// join
 	const char *invite_file;
@@ -160,6 +162,7 @@ struct options {
 
 	// invite
 	bool no_qr;
+	bool no_address;
 
 	// revoke, drain
 	const char *node;
@@ -231,6 +234,8 @@ MUST_USE enum err options_parse(struct options *o, uint32_t command, const char 
 
 // options_given tells whether the field was set by the file or the command line: options_given(o, offsetof(struct options, seed)).
 bool options_given(const struct options *o, size_t field_offset);
+// options_discovery: neither --discovery=false nor --no-discovery was said.
+bool options_discovery(const struct options *o);
 // options_n_threads returns --threads, else the number of cores this process may use.
 int32_t options_n_threads(const struct options *o);
 

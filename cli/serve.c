@@ -9,6 +9,8 @@
 #include "coordinator/shell/admin_api.h"
 #include "coordinator/shell/http_api.h"
 #include "coordinator/shell/journal.h"
+#include "kernels/canonical.h"
+#include "net/discovery.h"
 #include "net/keys.h"
 
 #include <stddef.h>
@@ -24,6 +26,7 @@ struct serve {
 	struct owner_first owner;
 	struct admin_api *admin;
 	struct http_api *http; // NULL with --no-http
+	struct discovery *discovery; // NULL with --no-discovery
 	struct cluster_host_serve params;
 	uint8_t model_hash[HASH_BYTES];
 	char store_path[STATE_PATH_CAP], journal_dir[STATE_PATH_CAP], manifest_path[STATE_PATH_CAP];
@@ -134,11 +137,46 @@ static enum err open_apis(struct serve *s, struct errmsg *em)
 	return admin_api_open(&a, &s->admin, em);
 }
 
+static void on_discovery(void *ctx, struct discovery *d)
+{
+	const struct serve *s = ctx;
+	char text[ERRMSG_CAP];
+	enum discovery_state state = discovery_get_state(d, text);
+	if (state == DISCOVERY_ON)
+		log_line(s->ctx->log, LOG_INFO, "announced on the local network as \"%s\"", text);
+	else if (state == DISCOVERY_OFF)
+		log_line(s->ctx->log, LOG_INFO, "not announced on the local network: %s; nodes join by the addresses in the invite", text);
+}
+
+// open_discovery: whoever waits for it (a daemon that is missing or slow) is a thread of its own, so serving begins at once.
+static void open_discovery(struct serve *s)
+{
+	const struct options *o = s->ctx->opts;
+	struct discovery_params p = {.loop = &s->host.loop, .backend = &discovery_avahi, .on_change = on_discovery, .ctx = s,
+		.want = {.announce = true, .port = coord_runtime_port(s->host.coord), .interface = local_interface_of(o->listen.host), .only_ipv4 = strchr(o->listen.host, ':') == NULL,
+			.txt = {.protocol_version = PROTOCOL_VERSION, .canon_version = CANON_VERSION}}};
+	struct errmsg em;
+	if (!options_discovery(o))
+		return;
+	if (host_port_is_loopback(&o->listen)) {
+		log_line(s->ctx->log, LOG_INFO, "not announced on the local network: --listen %s is for this machine only", o->listen.host);
+		return;
+	}
+	lnk1_node_id(s->keys.pair->pk, p.want.txt.id.b);
+	text_copy(p.want.txt.name, sizeof p.want.txt.name, s->name);
+	if (discovery_open(&p, &s->discovery, &em) != OK)
+		log_line(s->ctx->log, LOG_WARNING, "not announced on the local network: %s", em.text);
+}
+
 static void say_ready(const struct serve *s)
 {
+	char fingerprint[FINGERPRINT_TEXT_CAP];
+	struct node_id id;
+	lnk1_node_id(s->keys.pair->pk, id.b);
+	fingerprint_text(&id, fingerprint);
 	const struct cluster_host *h = &s->host;
-	log_line(h->log, LOG_INFO, "serving %s (%d layers); nodes connect to port %u", model_name(h->model), model_hparams(h->model)->n_layers,
-		coord_runtime_port(h->coord));
+	log_line(h->log, LOG_INFO, "serving %s (%d layers); nodes connect to port %u; fingerprint %s", model_name(h->model), model_hparams(h->model)->n_layers,
+		coord_runtime_port(h->coord), fingerprint);
 	if (s->http) {
 		char text[HOST_PORT_TEXT_CAP];
 		struct host_port at = s->ctx->opts->http;
@@ -163,11 +201,13 @@ int serve_main(const struct command_ctx *ctx)
 	if (e == OK) {
 		say_ready(&s);
 		owner_first_start(&s.owner, ctx->opts, &s.host.loop, s.host.worker, ctx->log);
+		open_discovery(&s);
 		loop_run(&s.host.loop);
 		owner_first_stop(&s.owner);
 		log_line(ctx->log, LOG_INFO, "stopping");
 	}
 	bool was_interrupted = s.host.signo == SIGINT;
+	discovery_close(s.discovery);
 	http_api_stop(s.http);
 	cluster_host_close_cluster(&s.host); // ends every request: the APIs must still be there to hear of it
 	http_api_close(s.http);

@@ -243,7 +243,7 @@ enum err loop_open(struct loop *l, struct errmsg *em)
 
 void loop_close(struct loop *l)
 {
-	if (l->queue.next == NULL) // never opened, or closed
+	if (l->residents.next == NULL) // never opened, or closed (the queue may still be written by whom a resident ends)
 		return;
 	while (l->residents.next != &l->residents)
 		l->residents.next->end(l->residents.next->ctx);

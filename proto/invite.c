@@ -97,8 +97,8 @@ static enum err check_fields(const struct invite *in, struct errmsg *em)
 		return errmsg_fail(em, ERR_RANGE, "invite: not a public key");
 	if (sodium_is_zero(in->token_id, LNK1_TOKEN_ID_LEN))
 		return errmsg_fail(em, ERR_RANGE, "invite: token id is zero");
-	if (in->n_addrs < 1 || in->n_addrs > ADDRS_MAX)
-		return errmsg_fail(em, ERR_RANGE, "invite: %u addresses (want 1 to %d)", in->n_addrs, ADDRS_MAX);
+	if (in->n_addrs > ADDRS_MAX)
+		return errmsg_fail(em, ERR_RANGE, "invite: %u addresses (want at most %d)", in->n_addrs, ADDRS_MAX);
 	for (uint32_t i = 0; i < in->n_addrs; i++) {
 		if (!is_addr(in->addrs[i], strnlen(in->addrs[i], ADDR_CAP)))
 			return errmsg_fail(em, ERR_RANGE, "invite: address %u is not host:port", i + 1);
@@ -180,7 +180,7 @@ static struct text trim(const char *text, size_t len)
 
 static enum err parse_addrs(struct text list, struct invite *out, struct errmsg *em)
 {
-	for (bool more = true; more;) {
+	for (bool more = list.left > 0; more;) {
 		struct text addr = list;
 		more = until(&list, ',', &addr);
 		if (out->n_addrs == ADDRS_MAX)

@@ -2,10 +2,10 @@
 //
 // As text it is a URL of at most INVITE_URL_MAX characters:
 //
-//   hearth://ADDR[,ADDR...]/join/1/PAYLOAD
+//   hearth://[ADDR[,ADDR...]]/join/1/PAYLOAD
 //
-// ADDR is host:port (a DNS name, an IPv4 address, or an IPv6 address in brackets), 1 to ADDRS_MAX of them, readable on purpose: a
-// person may correct one. 1 is the format version. PAYLOAD is base64url without padding of 84 bytes:
+// ADDR is host:port (a DNS name, an IPv4 address, or an IPv6 address in brackets), at most ADDRS_MAX of them, readable on purpose: a
+// person may correct one. With none the coordinator is to be discovered on the local network. 1 is the format version. PAYLOAD is base64url without padding of 84 bytes:
 //
 //   server's public key 32 | token_id 8 | token_secret 32 | expiry u64 (Unix seconds) | check 4
 //

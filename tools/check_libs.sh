@@ -26,12 +26,13 @@ need() {
 		printf '#include <stddef.h>\n#include <stdint.h>\n#include <stdio.h>\n%s\n' "${4:-}"
 		printf '#include <%s>\nint main(void) { return 0; }\n' "$2"
 	} >"$tmp/t.c"
-	if ! "$CC" -w -o "$tmp/t" "$tmp/t.c" "$1" >"$tmp/out" 2>&1; then
+	if ! "$CC" -w -o "$tmp/t" "$tmp/t.c" ${1:+"$1"} >"$tmp/out" 2>&1; then
 		missing="$missing $2"
 		packages="$packages $3"
 	fi
 }
 
+need "" avahi-client/client.h libavahi-client-dev # headers only: the library is loaded when it is used
 for lib in "$@"; do
 	case $lib in
 	-lnng) need $lib nng/nng.h libnng-dev$suffix ;;

@@ -64,7 +64,7 @@ rm -rf "$dir"
 mkdir -p "$dir"
 
 echo "Starting a coordinator, which has the model, and three nodes, which fetch their layers of it (logs in $dir/)"
-"$hearth" serve "$model" --state "$dir/coordinator" --no-node --nodes 3 --plan even --listen 127.0.0.1:0 --no-http \
+"$hearth" serve "$model" --state "$dir/coordinator" --no-node --nodes 3 --plan even --listen 127.0.0.1:0 --no-discovery --no-http \
 	2>"$dir/coordinator.log" >"$dir/coordinator.out" &
 pids="$pids $!"
 wait_for 60 "the coordinator" answers
@@ -73,7 +73,7 @@ wait_for 60 "the coordinator" answers
 umask 077
 for name in kitchen attic cellar; do
 	"$hearth" invite --state "$dir/coordinator" --no-qr >"$dir/$name.invite" 2>"$dir/invite.err" || fail "hearth invite: $(cat "$dir/invite.err")"
-	"$hearth" join --state "$dir/$name" --cache "$dir/cache-$name" --name "$name" --listen 127.0.0.1:0 --threads 1 \
+	"$hearth" join --no-discovery --state "$dir/$name" --cache "$dir/cache-$name" --name "$name" --listen 127.0.0.1:0 --threads 1 \
 		--invite-file "$dir/$name.invite" 2>"$dir/$name.log" >"$dir/$name.out" &
 	pids="$pids $!"
 done

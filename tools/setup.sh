@@ -13,7 +13,7 @@ packages=
 foreign=
 for set in "$@"; do
 	case $set in
-	build) packages="$packages gcc libc6-dev binutils protobuf-c-compiler $libs" ;;
+	build) packages="$packages gcc libc6-dev binutils protobuf-c-compiler libavahi-client-dev $libs" ;;
 	model) packages="$packages python3 python3-venv python3-pip" ;;
 	check)
 		packages="$packages libcmocka-dev clang libclang-rt-14-dev clang-format python3 python3-venv python3-pip"

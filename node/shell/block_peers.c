@@ -324,6 +324,7 @@ enum err nb_peers_open(struct node_blocks *nb, struct errmsg *em)
 		.ctx = nb,
 		.params = coordinator_params,
 		.on_failed = on_coordinator_failed,
+		.more = nb->p.found,
 	};
 	return open_dialer(nb, &d, &nb->p.addresses, 0, &nb->coordinator, em);
 }

@@ -17,7 +17,7 @@ struct dialer {
 	struct link *up;         // the link the host has
 	struct link *next;       // the attempt under way
 	int64_t up_ns;
-	uint32_t at;        // of n_addrs * N_FAMILIES: what the next attempt tries
+	uint32_t at;        // of n_addrs(d) * N_FAMILIES: what the next attempt tries
 	char addr[URL_CAP]; // of the attempt under way
 };
 
@@ -26,11 +26,18 @@ static bool is_numeric(const char *addr)
 	return addr[0] == '[' || strspn(addr, "0123456789.") == strcspn(addr, ":");
 }
 
+static uint32_t n_addrs(const struct dialer *d)
+{
+	return d->params.n_addrs + (d->params.more != NULL ? d->params.more->n : 0);
+}
+
 // put_url writes what position `at` tries, or returns false when there is nothing to try there.
 static bool put_url(struct dialer *d)
 {
-	const char *addr = d->params.addrs[d->at / N_FAMILIES];
-	uint32_t family = d->at % N_FAMILIES;
+	uint32_t i = d->at / N_FAMILIES, family = d->at % N_FAMILIES;
+	if (i >= n_addrs(d))
+		return false;
+	const char *addr = i < d->params.n_addrs ? d->params.addrs[i] : d->params.more->at[i - d->params.n_addrs];
 	if (strstr(addr, "://") != NULL)
 		snprintf(d->addr, sizeof d->addr, "%s", addr);
 	else if (is_numeric(addr))
@@ -48,7 +55,7 @@ static int64_t plan_next(struct dialer *d)
 	int64_t now_ns = loop_now_ns(d->loop);
 	do {
 		d->at++;
-		if (d->at >= d->params.n_addrs * N_FAMILIES) {
+		if (d->at >= n_addrs(d) * N_FAMILIES) {
 			d->at = 0;
 			return now_ns + backoff_next_ns(&d->backoff);
 		}
@@ -124,8 +131,11 @@ static void attempt(void *ctx)
 		loop_timer_set(d->loop, &d->timer, loop_now_ns(d->loop) + backoff_next_ns(&d->backoff));
 		return;
 	}
-	bool has_url = put_url(d);
-	ASSERT(has_url); // plan_next stops only where there is something to try
+	if (!put_url(d)) { // plan_next stopped where there was something to try, and it is gone
+		d->at = 0;
+		bool has_url = put_url(d);
+		ASSERT(has_url);
+	}
 	const struct link_callbacks callbacks = {d, on_up, on_frame, on_down, on_writable};
 	struct errmsg em;
 	enum err e = link_dial(d->loop, d->addr, &params, d->params.limits, &callbacks, &d->next, &em);

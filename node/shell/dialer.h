@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "flow/backoff.h"
 #include "net/link.h"
+#include "proto/msg.h"
 
 struct dialer; // from dialer_open
 
@@ -27,6 +28,7 @@ struct dialer_params {
 	uint64_t seed;                        // of the jitter
 	uint32_t n_addrs;
 	char addrs[ADDRS_MAX][ADDR_CAP]; // "host:port"
+	const struct address_list *more; // tried behind those; borrowed, and may change at any time on the loop's thread; NULL: none
 };
 
 // dialer_open makes the first attempt from the loop, soon. ERR_RANGE: no address; ERR_NOMEM.

@@ -39,6 +39,7 @@ struct node_blocks_params {
 	uint8_t boot_id[LNK1_BOOT_ID_LEN];
 	struct member_epoch member_epoch;
 	struct address_list addresses; // of the coordinator
+	const struct address_list *found; // more of them, tried behind; borrowed, may change on the loop's thread; NULL: none
 	const struct link_limits *limits;
 	uint64_t upload_max; // bytes per second given to others; 0: no limit but the one that decoding sets
 

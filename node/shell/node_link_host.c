@@ -251,7 +251,9 @@ void node_link_host_connect(struct node_link_host *h, struct node_id peer, enum 
 		.backoff = &backoff_defaults,
 		.seed = load_u64(h->p.boot_id) + (uint64_t)(d - h->dialers),
 	};
-	if (!d->is_coordinator)
+	if (d->is_coordinator)
+		p.more = h->p.found;
+	else
 		d->who = *who;
 	const struct address_list *list = d->is_coordinator ? &h->p.addresses : &d->who.addresses;
 	p.n_addrs = list->n;

@@ -28,6 +28,7 @@ struct node_link_host_params {
 	uint8_t cluster_id[CLUSTER_ID_BYTES];
 	uint8_t psk[KEY_BYTES];        // shared with the coordinator
 	struct address_list addresses; // of the coordinator
+	const struct address_list *found; // more of them, tried behind; borrowed, may change on the loop's thread; NULL: none
 	uint8_t boot_id[LNK1_BOOT_ID_LEN];
 	const struct link_limits *limits;
 	void *ctx;

@@ -467,6 +467,7 @@ static enum err open_links(struct node_runtime *rt, struct errmsg *em)
 		.coordinator = rt->p.core.coordinator,
 		.keys = rt->p.keys,
 		.addresses = rt->p.addresses,
+		.found = rt->p.found,
 		.limits = rt->p.limits,
 		.ctx = rt,
 		.on_event = on_event,

@@ -68,6 +68,15 @@ static void open_dialer(struct dialing *d, uint32_t n, const char *const *addrs)
 	assert_int_equal(dialer_open(&d->dialer, &d->w->loop, &p, NULL), OK);
 }
 
+// open_with_more: one address that nobody answers at, and others that may come.
+static void open_with_more(struct dialing *d, const char *dead, const struct address_list *more)
+{
+	struct dialer_params p = {.callbacks = world_callbacks(&d->w->client), .ctx = d, .params = give_params, .on_failed = on_failed,
+		.limits = &d->w->limits, .backoff = &fast, .seed = 1, .n_addrs = 1, .more = more};
+	snprintf(p.addrs[0], ADDR_CAP, "%s", dead);
+	assert_int_equal(dialer_open(&d->dialer, &d->w->loop, &p, NULL), OK);
+}
+
 static int setup(void **state)
 {
 	struct dialing *d = calloc(1, sizeof *d);
@@ -124,6 +133,42 @@ static void addresses_are_tried_in_turn_until_one_answers(void **state)
 	assert_true(d->n_failed >= 2);
 	assert_string_equal(d->failed_addrs[0] + 6, dead);
 	assert_int_equal(d->w->client.n_down, 0); // attempts are no links
+}
+
+static void an_address_that_is_found_later_is_tried_too(void **state)
+{
+	struct dialing *d = *state;
+	char dead[32];
+	struct address_list more = {0};
+	dead_addr(dead);
+	open_with_more(d, dead, &more);
+	wait_count(d, &d->n_failed, 2);
+	more.n = 1;
+	snprintf(more.at[0], ADDR_CAP, "%s", d->w->addr);
+	assert_true(world_run(d->w, world_both_up, d->w));
+	dialer_close(d->dialer, false); // `more` ends with this function
+	d->dialer = NULL;
+	d->w->client.up = NULL;
+}
+
+static void addresses_that_vanish_while_they_are_tried_leave_the_others(void **state)
+{
+	struct dialing *d = *state;
+	char dead[32], dead_too[32];
+	struct address_list more = {.n = 3};
+	dead_addr(dead);
+	dead_addr(dead_too);
+	for (uint32_t i = 0; i < more.n; i++)
+		snprintf(more.at[i], ADDR_CAP, "%s", dead_too);
+	open_with_more(d, dead, &more);
+	for (int n = 2; n < 12; n += 2) {
+		wait_count(d, &d->n_failed, n);
+		more.n = n % 4 ? 0 : 3;
+	}
+	dialer_close(d->dialer, false);
+	d->dialer = NULL;
+	assert_string_equal(d->failed_addrs[0] + 6, dead);
+	assert_string_equal(d->failed_addrs[1] + 6, dead_too);
 }
 
 static void a_name_is_tried_in_both_families(void **state)
@@ -272,6 +317,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		WITH(addresses_are_tried_in_turn_until_one_answers),
+		WITH(an_address_that_is_found_later_is_tried_too),
+		WITH(addresses_that_vanish_while_they_are_tried_leave_the_others),
 		WITH(a_name_is_tried_in_both_families),
 		WITH(attempts_go_on_for_ever_with_growing_pauses),
 		WITH(a_lost_link_comes_up_again_by_itself),

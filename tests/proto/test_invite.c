@@ -129,7 +129,7 @@ static const struct address addresses[] = {
 	{"[::1]:7433", true},
 	{"[fe80::1%wlan0]:7433", true},
 	{"[::ffff:10.0.0.1]:1", true},
-	{"", false},
+	{",a:1", false},
 	{":", false},
 	{"a", false},
 	{"a:", false},
@@ -186,7 +186,7 @@ static void the_number_of_addresses_is_bounded(void **state)
 			strcat(url, i ? ",a:1" : "a:1");
 		strcat(url, "/join/1/");
 		strcat(url, payload);
-		enum err want = n == 0 ? ERR_FORMAT : n <= ADDRS_MAX ? OK : ERR_LIMIT;
+		enum err want = n <= ADDRS_MAX ? OK : ERR_LIMIT;
 		assert_int_equal(invite_parse(url, strlen(url), &out, NULL), want);
 	}
 	// An address of ADDR_CAP bytes has no room for its NUL.
@@ -227,7 +227,7 @@ static void a_bad_field_is_refused_on_both_sides(void **state)
 {
 	(void)state;
 	char url[INVITE_URL_CAP];
-	for (int which = 0; which < 5; which++) {
+	for (int which = 0; which < 4; which++) {
 		struct invite in;
 		make_invite(&in);
 		if (which == 0)
@@ -237,8 +237,6 @@ static void a_bad_field_is_refused_on_both_sides(void **state)
 		if (which == 2)
 			memset(in.token_id, 0, sizeof in.token_id);
 		if (which == 3)
-			in.n_addrs = 0;
-		if (which == 4)
 			in.n_addrs = ADDRS_MAX + 1;
 		assert_int_equal(invite_encode(&in, url, NULL), ERR_RANGE);
 		assert_string_equal(url, "");
