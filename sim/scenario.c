@@ -23,14 +23,14 @@ struct raw_root {
 #define AT(field) offsetof(struct raw_root, field)
 
 static const struct scenario_key root_keys[] = {
-	{.name = "name", .kind = KEY_NAME, .offset = AT(name), .is_required = true},
+	{.name = "name", .kind = KEY_NAME, .offset = AT(name)},
 	{.name = "about", .kind = KEY_TEXT, .offset = AT(about)},
 	{.name = "seed", .kind = KEY_U64, .offset = AT(seed), .max = 9.3e18},
 	{.name = "duration", .kind = KEY_QUANTITY, .quantity = QUANTITY_TIME, .offset = AT(duration), .min = 0.001, .max = 1e6},
-	{.name = "model", .kind = KEY_VALUE, .offset = AT(model), .is_required = true},
+	{.name = "model", .kind = KEY_VALUE, .offset = AT(model)},
 	{.name = "network", .kind = KEY_VALUE, .offset = AT(network)},
 	{.name = "access_point", .kind = KEY_VALUE, .offset = AT(access_points)},
-	{.name = "device", .kind = KEY_VALUE, .offset = AT(devices), .is_required = true},
+	{.name = "device", .kind = KEY_VALUE, .offset = AT(devices)},
 	{.name = "link", .kind = KEY_VALUE, .offset = AT(links)},
 	{.name = "plan", .kind = KEY_VALUE, .offset = AT(plan)},
 	{.name = "group", .kind = KEY_VALUE, .offset = AT(group)},
@@ -194,8 +194,7 @@ static double leg_per_byte(const struct scenario *s, int32_t i)
 	return per_byte(st->access_point >= 0 ? s->access_points[st->access_point].rate : st->rate);
 }
 
-// fill_means makes the matrix: each hop is two legs and what lies between.
-static void fill_means(struct scenario *s, struct cluster_link *matrix)
+void scenario_means(const struct scenario *s, struct cluster_link *matrix)
 {
 	for (int32_t i = 0; i < s->n_devices; i++) {
 		for (int32_t j = 0; j < s->n_devices; j++) {
@@ -208,10 +207,23 @@ static void fill_means(struct scenario *s, struct cluster_link *matrix)
 			};
 		}
 	}
-	s->cluster = (struct cluster){.devices = s->devices, .n_devices = s->n_devices, .links = matrix};
 }
 
-static enum err allocate(struct scenario *s, struct cluster_link **matrix, struct errmsg *em)
+// What lies between any two is shared out in halves.
+bool scenario_attach(const struct scenario *s, struct cluster_link *attach)
+{
+	double between_s = scenario_mean_delay_s(&s->default_link.delay), between = per_byte(s->default_link.rate);
+	if (s->n_links > 0)
+		return false;
+	for (int32_t i = 0; i < s->n_devices; i++) {
+		double slow = leg_per_byte(s, i) + between / 2;
+		attach[i] = (struct cluster_link){.delay_s = scenario_mean_delay_s(&s->stations[i].delay) + between_s / 2,
+			.rate = slow > 0 ? 1 / slow : CLUSTER_RATE_MAX};
+	}
+	return true;
+}
+
+static enum err allocate(struct scenario *s, struct cluster_link **matrix, struct cluster_link **attach, struct errmsg *em)
 {
 	if (arena_open(ARENA_BYTES, &s->arena) != OK)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for a scenario");
@@ -221,7 +233,34 @@ static enum err allocate(struct scenario *s, struct cluster_link **matrix, struc
 	s->requests = arena_alloc(&s->arena, SCENARIO_REQUESTS_MAX, sizeof *s->requests);
 	s->derived = arena_alloc(&s->arena, SCENARIO_DERIVED_MAX, sizeof *s->derived);
 	*matrix = arena_alloc(&s->arena, SCENARIO_DEVICES_MAX * SCENARIO_DEVICES_MAX, sizeof **matrix);
-	ASSERT(s->devices && s->stations && s->links && s->requests && s->derived && *matrix);
+	*attach = arena_alloc(&s->arena, SCENARIO_DEVICES_MAX, sizeof **attach);
+	ASSERT(s->devices && s->stations && s->links && s->requests && s->derived && *matrix && *attach);
+	return OK;
+}
+
+// read_top reads the root's own keys; tables are left for their readers.
+static enum err read_top(struct scenario_reader *r, const struct toml_value *root, struct raw_root *raw)
+{
+	struct scenario *s = r->s;
+	s->n_slots = 1;
+	s->ctx_len = CTX_DEFAULT;
+	s->chunk = CHUNK_DEFAULT;
+	r->subject = "scenario";
+	enum err e = scenario_read_table(r, root, "scenario", root_keys, ARRAY_LEN(root_keys), raw, NULL);
+	memcpy(s->name, raw->name, sizeof raw->name);
+	memcpy(s->about, raw->about, sizeof raw->about);
+	s->seed = raw->seed;
+	s->duration_s = raw->duration;
+	return e;
+}
+
+// want_keys looks for what a file cannot do without: the devices, and two more keys unless they are NULL.
+static enum err want_keys(struct scenario_reader *r, const struct toml_value *root, const char *a, const char *b)
+{
+	const char *const names[] = {a, b, "device"};
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (names[i] && toml_find(root, names[i]) == NULL)
+			return scenario_fail(r, root, "scenario", "%s is missing", names[i]);
 	return OK;
 }
 
@@ -229,18 +268,11 @@ static enum err read_root(struct scenario_reader *r, const struct toml_value *ro
 {
 	struct scenario *s = r->s;
 	struct raw_root raw = {.duration = DURATION_DEFAULT, .seed = 1};
-	s->n_slots = 1;
-	s->ctx_len = CTX_DEFAULT;
-	s->chunk = CHUNK_DEFAULT;
-	r->subject = "scenario";
-	enum err e = scenario_read_table(r, root, "scenario", root_keys, ARRAY_LEN(root_keys), &raw, NULL);
-	if (e != OK)
-		return e;
-	memcpy(s->name, raw.name, sizeof raw.name);
-	memcpy(s->about, raw.about, sizeof raw.about);
-	s->seed = raw.seed;
-	s->duration_s = raw.duration;
-	e = scenario_read_model(r, raw.model);
+	enum err e = read_top(r, root, &raw);
+	if (e == OK)
+		e = want_keys(r, root, "name", "model");
+	if (e == OK)
+		e = scenario_read_model(r, raw.model);
 	if (e == OK)
 		e = scenario_read_machines(r, raw.access_points, raw.network, raw.devices, raw.links);
 	if (e == OK)
@@ -253,17 +285,52 @@ static enum err read_root(struct scenario_reader *r, const struct toml_value *ro
 		e = scenario_read_swarm(r, raw.placement, raw.volunteers, raw.traffic);
 	if (e != OK)
 		return e;
-	fill_means(s, matrix);
+	scenario_means(s, matrix);
+	s->cluster = (struct cluster){.devices = s->devices, .n_devices = s->n_devices, .links = matrix};
 	r->matrix = matrix;
 	return scenario_read_plan(r, raw.plan, raw.group);
 }
 
-enum err scenario_open(const char *name, const char *text, size_t len, const struct trace_loader *loader, struct scenario *out,
-	struct errmsg *em)
+// read_cluster reads what a planner is given. Of [plan] the coordinator counts, of [serving] everything.
+static enum err read_cluster(struct scenario_reader *r, const struct toml_value *root, struct cluster_link *matrix)
+{
+	struct scenario *s = r->s;
+	struct raw_root raw = {.duration = DURATION_DEFAULT, .seed = 1};
+	enum err e = read_top(r, root, &raw);
+	if (e == OK)
+		e = want_keys(r, root, NULL, NULL);
+	if (e == OK && raw.placement)
+		e = scenario_fail(r, raw.placement, "placement", "a swarm has no plan of its own: `hearth sim run` runs it");
+	if (e == OK && raw.model)
+		e = scenario_read_model(r, raw.model);
+	if (e == OK)
+		e = scenario_read_machines(r, raw.access_points, raw.network, raw.devices, raw.links);
+	if (e == OK)
+		e = read_serving(r, raw.serving);
+	if (e != OK)
+		return e;
+	scenario_means(s, matrix);
+	s->cluster = (struct cluster){.devices = s->devices, .n_devices = s->n_devices, .links = matrix};
+	r->matrix = matrix;
+	e = scenario_read_coordinator(r, raw.plan);
+	if (scenario_attach(s, r->attach)) {
+		s->cluster.links = NULL;
+		s->cluster.attach = r->attach;
+	}
+	struct errmsg why;
+	if (e == OK && (e = cluster_check(&s->cluster, &why)) != OK)
+		return errmsg_fail(r->em, e, "%.200s: %.290s", r->file, why.text);
+	return e;
+}
+
+typedef enum err root_reader(struct scenario_reader *r, const struct toml_value *root, struct cluster_link *matrix);
+
+static enum err open_with(root_reader *read, const char *name, const char *text, size_t len, const struct trace_loader *loader,
+	struct scenario *out, struct errmsg *em)
 {
 	struct arena tree = {0};
 	const struct toml_value *root;
-	struct cluster_link *matrix = NULL;
+	struct cluster_link *matrix = NULL, *attach = NULL;
 	memset(out, 0, sizeof *out);
 	out->traces.max = SCENARIO_TRACES_MAX;
 	enum err e = arena_open(toml_arena_bytes(text, len), &tree);
@@ -271,15 +338,28 @@ enum err scenario_open(const char *name, const char *text, size_t len, const str
 		return errmsg_fail(em, e, "%.200s: no memory for its text", name);
 	e = toml_parse(name, text, len, &tree, &root, em);
 	if (e == OK)
-		e = allocate(out, &matrix, em);
+		e = allocate(out, &matrix, &attach, em);
 	if (e == OK) {
-		struct scenario_reader r = {.file = name, .em = em, .s = out, .traces = &out->traces, .loader = loader, .subject = ""};
-		e = read_root(&r, root, matrix);
+		struct scenario_reader r = {.file = name, .em = em, .s = out,
+			.traces = &out->traces, .loader = loader, .subject = "", .attach = attach};
+		e = read(&r, root, matrix);
 	}
 	arena_close(&tree);
 	if (e != OK)
 		scenario_close(out);
 	return e;
+}
+
+enum err scenario_open(const char *name, const char *text, size_t len, const struct trace_loader *loader, struct scenario *out,
+	struct errmsg *em)
+{
+	return open_with(read_root, name, text, len, loader, out, em);
+}
+
+enum err scenario_open_cluster(const char *name, const char *text, size_t len, const struct trace_loader *loader, struct scenario *out,
+	struct errmsg *em)
+{
+	return open_with(read_cluster, name, text, len, loader, out, em);
 }
 
 void scenario_close(struct scenario *s)

@@ -36,10 +36,24 @@ struct scenario_delay {
 	double offset_s;               // what time of the trace it is when the cluster is ready
 };
 
+// What kind of disk the weights are on. SCENARIO_DISK_UNKNOWN: the file says only how fast it is.
+enum scenario_disk {
+	SCENARIO_DISK_UNKNOWN,
+	SCENARIO_DISK_NVME,
+	SCENARIO_DISK_SSD,
+	SCENARIO_DISK_HDD,
+	SCENARIO_DISK_SD,
+	SCENARIO_DISK_USB,
+	SCENARIO_DISK_NETWORK,
+};
+
 struct scenario_station {
 	int32_t access_point; // -1: wired
 	struct scenario_delay delay;
 	double rate; // bytes/s of its wire; 0: no limit (the air's is the access point's)
+	enum scenario_disk disk;
+	bool is_untrusted; // may not hold the first and last layers, see --head-layers
+	bool on_battery;
 };
 
 struct scenario_access_point {
@@ -146,11 +160,21 @@ struct scenario {
 // refused. On failure the caller owes nothing.
 MUST_USE enum err scenario_open(const char *name, const char *text, size_t len, const struct trace_loader *loader,
 	struct scenario *out, struct errmsg *em);
+// scenario_open_cluster reads only the machines and links of such a file, for a planner: name, model and requests may be missing (a zeroed
+// shape says so), and of [plan] only the coordinator counts. What a cut pair sends goes through the coordinator; who does not reach that
+// has no link (rate 0).
+MUST_USE enum err scenario_open_cluster(const char *name, const char *text, size_t len, const struct trace_loader *loader,
+	struct scenario *out, struct errmsg *em);
 void scenario_close(struct scenario *s); // safe on a zeroed struct
 
 struct cost_case scenario_case(const struct scenario *s);
 // scenario_mean_delay_s is the mean one-way delay: what is fixed, and half the mean round trip.
 double scenario_mean_delay_s(const struct scenario_delay *d);
+// scenario_means fills a matrix (n_devices, n_devices) for the cost model: each hop is two legs and what lies between.
+void scenario_means(const struct scenario *s, struct cluster_link *matrix);
+// scenario_attach fills each device's way to the one access point (n_devices): the same hops as sums, which a solver likes better. false: some pair
+// has a [[link]] of its own.
+bool scenario_attach(const struct scenario *s, struct cluster_link *attach);
 // scenario_link is what lies between two devices.
 const struct scenario_link *scenario_link(const struct scenario *s, int32_t a, int32_t b);
 // scenario_network fills a network whose machine i is device machines[i]; its memory comes from the arena (scenario_network_bytes).
@@ -166,5 +190,7 @@ size_t scenario_swarm_network_bytes(int32_t n_machines);
 MUST_USE enum err scenario_network_ready(const struct scenario *s, const int32_t *machines, int32_t n_machines, int64_t now_ns,
 	struct network *n, struct errmsg *em);
 const char *scenario_exchange_name(enum scenario_exchange e);
+// scenario_disk_name is for people: "an SD card"; "its disk" when the kind is not known.
+const char *scenario_disk_name(enum scenario_disk d);
 
 #endif

@@ -164,6 +164,17 @@ static enum err read_value(
 	return OK;
 }
 
+enum err scenario_note(struct scenario_reader *r, const struct toml_value *at, const char *key, const char *value, const char *why)
+{
+	if (r->s->n_derived == SCENARIO_DERIVED_MAX)
+		return scenario_fail(r, at, key, "more than %d derived figures", SCENARIO_DERIVED_MAX);
+	struct scenario_derived *d = &r->s->derived[r->s->n_derived++];
+	snprintf(d->name, sizeof d->name, "%.63s.%.30s", r->subject, key);
+	snprintf(d->value, sizeof d->value, "%s", value);
+	snprintf(d->why, sizeof d->why, "%s", why);
+	return OK;
+}
+
 static enum err note_derived(
 	struct scenario_reader *r, const struct toml_value *value, const struct toml_value *why, const char *where)
 {

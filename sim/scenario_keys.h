@@ -36,6 +36,7 @@ struct scenario_reader {
 	struct errmsg *em;
 	struct scenario *s; // its list of derived figures; NULL: figures cannot be derived
 	struct cluster_link *matrix; // s->cluster's, while the plan is read
+	struct cluster_link *attach; // room for s->cluster's
 	struct trace_set *traces;
 	const struct trace_loader *loader;
 	const char *subject; // who a derived figure is of: "D3", "model"
@@ -63,6 +64,10 @@ MUST_USE enum err scenario_read_machines(struct scenario_reader *r, const struct
 MUST_USE enum err scenario_read_swarm(struct scenario_reader *r, const struct toml_value *placement, const struct toml_value *volunteers,
 	const struct toml_value *traffic);
 MUST_USE enum err scenario_read_plan(struct scenario_reader *r, const struct toml_value *plan, const struct toml_value *group);
+// scenario_read_coordinator reads the coordinator's name alone, for a planner; the table may be NULL.
+MUST_USE enum err scenario_read_coordinator(struct scenario_reader *r, const struct toml_value *plan);
+// scenario_note lists a figure of the subject that the file leaves out and this program assumes, with its reason.
+MUST_USE enum err scenario_note(struct scenario_reader *r, const struct toml_value *at, const char *key, const char *value, const char *why);
 
 // scenario_find_device puts the number of the device of that name into *out, or fails at `where`, with a suggestion.
 MUST_USE enum err scenario_find_device(

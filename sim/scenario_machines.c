@@ -85,11 +85,37 @@ static enum err find_access_point(struct scenario_reader *r, const struct toml_v
 
 struct raw_device {
 	struct cluster_device d;
+	int disk; // enum scenario_disk
+	bool trusted, battery;
 	struct raw_delay delay;
 	char access_point[NAME_CAP];
 	double rate;
 	const struct toml_value *by_type;
 };
+
+static const char *const disk_words[] = {"unknown", "nvme", "ssd", "hdd", "sd", "usb", "network", NULL}; // enum scenario_disk
+
+// What a disk of a kind reads when nobody measured it, in order and in large pieces.
+struct disk_kind {
+	const char *name;
+	double rate; // bytes/s; 0: not known
+	const char *value, *why;
+};
+
+static const struct disk_kind disk_kinds[] = {
+	[SCENARIO_DISK_UNKNOWN] = {"its disk", 0, "", ""},
+	[SCENARIO_DISK_NVME] = {"an NVMe drive", 2e9, "2 GB/s", "a usual NVMe drive: measure it"},
+	[SCENARIO_DISK_SSD] = {"a SATA SSD", 450e6, "450 MB/s", "a usual SATA SSD: measure it"},
+	[SCENARIO_DISK_HDD] = {"a hard disk", 120e6, "120 MB/s", "a usual hard disk: measure it"},
+	[SCENARIO_DISK_SD] = {"an SD card", 80e6, "80 MB/s", "a usual SD card: measure it"},
+	[SCENARIO_DISK_USB] = {"a USB drive", 200e6, "200 MB/s", "a usual USB 3 drive: measure it"},
+	[SCENARIO_DISK_NETWORK] = {"a network drive", 100e6, "100 MB/s", "a network drive behind gigabit Ethernet: measure it"},
+};
+
+const char *scenario_disk_name(enum scenario_disk d)
+{
+	return disk_kinds[d].name;
+}
 
 #define DEVICE(field) offsetof(struct raw_device, d.field)
 #define FLOPS_KEY(key, field, its_bit) \
@@ -126,6 +152,9 @@ static const struct scenario_key device_keys[] = {
 		.max = 60,
 		.bit = CLUSTER_VISIT},
 	{.name = "access_point", .kind = KEY_NAME, .offset = offsetof(struct raw_device, access_point)},
+	{.name = "disk", .kind = KEY_WORD, .offset = offsetof(struct raw_device, disk), .choices = disk_words},
+	{.name = "trusted", .kind = KEY_BOOL, .offset = offsetof(struct raw_device, trusted)},
+	{.name = "battery", .kind = KEY_BOOL, .offset = offsetof(struct raw_device, battery)},
 	DELAY_KEYS(struct raw_device),
 	RATE_KEY(struct raw_device, rate),
 };
@@ -147,10 +176,21 @@ static enum err read_rates_by_type(struct scenario_reader *r, const struct toml_
 	return scenario_read_table(r, table, "device.cpu_read_of", keys, n, d, &d->derived);
 }
 
+// A kind of disk without a rate gets the usual one, which the report then lists as assumed.
+static enum err assume_disk_rate(struct scenario_reader *r, const struct toml_value *table, struct raw_device *raw)
+{
+	const struct disk_kind *k = &disk_kinds[raw->disk];
+	if (raw->d.disk_rate > 0 || k->rate == 0)
+		return OK;
+	raw->d.disk_rate = k->rate;
+	raw->d.derived |= CLUSTER_DISK_RATE;
+	return scenario_note(r, table, "disk_read", k->value, k->why);
+}
+
 static enum err read_device(struct scenario_reader *r, const struct toml_value *table)
 {
 	struct scenario *s = r->s;
-	struct raw_device raw = {.rate = 0};
+	struct raw_device raw = {.trusted = true};
 	struct scenario_station *st = &s->stations[s->n_devices];
 	const struct toml_value *name = table->type == TOML_TABLE ? toml_find(table, "name") : NULL;
 	char subject[NAME_CAP] = "device";
@@ -164,6 +204,8 @@ static enum err read_device(struct scenario_reader *r, const struct toml_value *
 		e = read_delay(r, table, "device", &raw.delay, &st->delay);
 	if (e == OK)
 		e = find_access_point(r, table, raw.access_point, &st->access_point);
+	if (e == OK)
+		e = assume_disk_rate(r, table, &raw);
 	r->subject = "";
 	if (e != OK)
 		return e;
@@ -177,6 +219,9 @@ static enum err read_device(struct scenario_reader *r, const struct toml_value *
 	if (st->delay.profile)
 		st->delay.profile = profile_of_station(st->delay.profile, s->n_devices);
 	st->rate = raw.rate;
+	st->disk = (enum scenario_disk)raw.disk;
+	st->is_untrusted = !raw.trusted;
+	st->on_battery = raw.battery;
 	s->devices[s->n_devices++] = raw.d;
 	return OK;
 }

@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "model/gguf.h"
 #include "model/hparams.h"
+#include "sim/gguf_shape.h"
 
 #include <string.h>
 
@@ -77,58 +78,15 @@ static enum err compute_shape(
 	return e == OK ? OK : scenario_fail(r, table, "model", "%s", why.text);
 }
 
-// layer_of returns N of "blk.N." below n_layers, or -1.
-static int32_t layer_of(struct gguf_str name, int32_t n_layers)
-{
-	int32_t layer = 0;
-	size_t i = 4;
-	if (name.len < 6 || memcmp(name.data, "blk.", 4) != 0)
-		return -1;
-	for (; i < name.len && name.data[i] >= '0' && name.data[i] <= '9' && layer < n_layers; i++)
-		layer = 10 * layer + (name.data[i] - '0');
-	return i > 4 && i < name.len && name.data[i] == '.' && layer < n_layers ? layer : -1;
-}
-
-static enum dtype most_bytes(const struct gguf *g)
-{
-	uint64_t bytes[DTYPE_ID_MAX + 1] = {0};
-	uint32_t best = 0;
-	for (uint64_t i = 0; i < g->n_tensors; i++)
-		bytes[g->tensors[i].type] += g->tensors[i].bytes;
-	for (uint32_t id = 0; id <= DTYPE_ID_MAX; id++)
-		if (bytes[id] > bytes[best])
-			best = id;
-	return (enum dtype)best;
-}
-
-// fill_from_gguf takes the bytes of each layer as they are in the file, and the arithmetic from the dimensions.
 static enum err fill_from_gguf(struct scenario *s, const struct gguf *g, struct errmsg *em)
 {
 	struct hparams hp;
-	struct model_shape dims;
-	enum err e = hparams_read(g, &hp, em);
-	if (e == OK)
-		e = model_shape_of(&hp, DTYPE_F32, DTYPE_F32, wire_bytes(s->wire, hp.hidden_dim), &dims, em);
-	uint64_t *bytes = e == OK ? arena_alloc(&s->arena, (size_t)hp.n_layers, sizeof *bytes) : NULL;
+	enum err e = gguf_shape_of(g, s->wire, &hp, &s->shape, em);
 	if (e != OK)
 		return e;
+	uint64_t *bytes = arena_alloc(&s->arena, (size_t)hp.n_layers, sizeof *bytes);
 	ASSERT(bytes);
-	const struct gguf_tensor *head = gguf_find_tensor(g, hp.tied_embeddings ? "token_embd.weight" : "output.weight");
-	if (head == NULL)
-		return errmsg_fail(em, ERR_NOT_FOUND, "no output head");
-	s->shape = dims;
-	s->shape.layer_bytes = 0;
-	s->shape.head_bytes = head->bytes;
-	s->shape.bytes_of_layer = bytes;
-	s->shape.type = most_bytes(g);
-	for (uint64_t i = 0; i < g->n_tensors; i++) {
-		int32_t layer = layer_of(g->tensors[i].name, hp.n_layers);
-		if (layer >= 0)
-			bytes[layer] += g->tensors[i].bytes;
-	}
-	for (int32_t i = 0; i < hp.n_layers; i++)
-		if (bytes[i] > s->shape.layer_bytes)
-			s->shape.layer_bytes = bytes[i];
+	gguf_shape_layers(g, bytes, &s->shape);
 	s->hidden_dim = hp.hidden_dim;
 	s->vocab_size = hp.vocab_size;
 	return OK;

@@ -127,6 +127,38 @@ static enum err relay_means(struct scenario_reader *r, bool is_group)
 	return OK;
 }
 
+// reach_head: as relay_means, but whom nobody relays has no link.
+static void reach_head(struct scenario *s, struct cluster_link *matrix)
+{
+	int32_t n = s->n_devices, h = s->plan.head;
+	for (int32_t i = 0; i < s->n_links; i++)
+		if (s->links[i].is_cut && (s->links[i].a == h || s->links[i].b == h))
+			matrix[s->links[i].a * n + s->links[i].b].rate = matrix[s->links[i].b * n + s->links[i].a].rate = 0;
+	for (int32_t i = 0; i < s->n_links; i++) {
+		int32_t a = s->links[i].a, b = s->links[i].b;
+		struct cluster_link to_head[] = {matrix[a * n + h], matrix[b * n + h]}, relayed = {.rate = 0};
+		if (!s->links[i].is_cut || a == h || b == h)
+			continue;
+		if (to_head[0].rate > 0 && to_head[1].rate > 0)
+			relayed = (struct cluster_link){.delay_s = to_head[0].delay_s + to_head[1].delay_s,
+				.rate = 1 / (1 / to_head[0].rate + 1 / to_head[1].rate)};
+		matrix[a * n + b] = matrix[b * n + a] = relayed;
+	}
+}
+
+enum err scenario_read_coordinator(struct scenario_reader *r, const struct toml_value *plan)
+{
+	struct raw_plan raw = {.rounds = 1, .units = COST_UNITS_DEFAULT};
+	r->subject = "plan";
+	enum err e = plan ? scenario_read_table(r, plan, "plan", plan_keys, ARRAY_LEN(plan_keys), &raw, NULL) : OK;
+	if (e == OK && plan)
+		e = find_head(r, plan, raw.coordinator);
+	r->s->params.units_per_layer = raw.units;
+	if (e == OK)
+		reach_head(r->s, r->matrix);
+	return e;
+}
+
 static enum err check_case(struct scenario_reader *r, bool streams_given)
 {
 	struct cost_case c = scenario_case(r->s);

@@ -39,6 +39,26 @@ static void run(const struct scenario *s)
 		prediction_close(&p);
 }
 
+// The same bytes as the machines that a planner is given: whoever reaches whom, figures are ones that machines have.
+static void open_cluster(const char *text, size_t len, const struct trace_loader *loader)
+{
+	struct scenario s;
+	struct errmsg em = {""};
+	enum err e = scenario_open_cluster("x", text, len, loader, &s, &em);
+	if (e != OK) {
+		require(em.text[0] == 'x' && (e == ERR_FORMAT || e == ERR_LIMIT || e == ERR_RANGE));
+		return;
+	}
+	require(cluster_check(&s.cluster, NULL) == OK);
+	require(s.plan.head >= 0 && s.plan.head < s.n_devices);
+	for (int32_t i = 0; i < s.n_devices; i++) {
+		double seconds;
+		if (cluster_hop(&s.cluster, s.plan.head, i, 1000, &seconds))
+			require(seconds >= 0 && seconds < 1e9);
+	}
+	scenario_close(&s);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct scenario s;
@@ -46,6 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const struct trace_loader loader = {.load = load};
 	if (size > 8192)
 		return 0;
+	open_cluster(size ? (const char *)data : "", size, &loader);
 	enum err e = scenario_open("x", size ? (const char *)data : "", size, &loader, &s, &em);
 	if (e != OK) {
 		require(em.text[0] == 'x' && (e == ERR_FORMAT || e == ERR_LIMIT || e == ERR_RANGE));
