@@ -4,7 +4,7 @@
 #define AT(field) offsetof(struct options, field)
 #define FOR_MODEL (FOR_RUN | FOR_SERVE | FOR_INSPECT | FOR_TOKENIZE)
 #define FOR_COMPUTE (FOR_RUN | FOR_SERVE | FOR_JOIN | FOR_PROBE)
-#define FOR_STATE (FOR_RUN | FOR_SERVE | FOR_INVITE | FOR_JOIN | FOR_REVOKE | FOR_DRAIN | FOR_STATUS | FOR_TRACE)
+#define FOR_STATE (FOR_RUN | FOR_SERVE | FOR_INVITE | FOR_JOIN | FOR_REVOKE | FOR_DRAIN | FOR_STATUS | FOR_TRACE | FOR_PLAN)
 #define FOR_ALL (FOR_END - 1)
 
 static const char *const log_words[] = {"error", "warning", "info", "debug", NULL};
@@ -232,8 +232,41 @@ static const struct option table[] = {
 		.help = "find the fewest classes and the narrowest window with which a failing seed still fails"},
 	{.flag = "--show", .commands = FOR_SIM, .action = "check", .kind = OPTION_BOOL, .offset = AT(sim_show), .help = "print what happens in each seed, without other processes"},
 
+	// Planning
+	{.placeholder = "MODEL", .commands = FOR_PLAN, .kind = OPTION_STRING, .offset = AT(plan_model), .preset_words = "the [model] of the cluster file",
+		.help = "a GGUF file, a model's name such as llama-3.3-70b, or a scenario whose [model] is meant"},
+	{.flag = "--cluster", .commands = FOR_PLAN, .kind = OPTION_PATH, .offset = AT(plan_cluster), .placeholder = "FILE",
+		.help = "the machines and what lies between them, a TOML file (docs/planner.md)"},
+	{.flag = "--live", .commands = FOR_PLAN, .kind = OPTION_BOOL, .offset = AT(plan_live),
+		.help = "plan for the cluster whose coordinator runs in --state; so it is without --cluster"},
+	{.flag = "--quant", .commands = FOR_PLAN, .kind = OPTION_STRING, .offset = AT(plan_quant), .placeholder = "TYPE", .preset_words = "the file's; q4_k of a name",
+		.help = "weights of this type instead, such as q4_0, q6_k or q8_0"},
+	{.flag = "--objective", .commands = FOR_PLAN, .kind = OPTION_STRING, .offset = AT(plan_objective), .preset = "tpot", .placeholder = "tpot|ttft|throughput:N",
+		.help = "what is to be fast: the time per token, the time to the first one, or N answers at once"},
+	{.flag = "--context", .commands = FOR_PLAN, .kind = OPTION_INT, .offset = AT(plan_context), .min = 2, .max = CTX_MAX, .placeholder = "N",
+		.preset_words = "serving.ctx of the file, else 4096", .help = "tokens of prompt and answer that there must be memory for"},
+	{.flag = "--prompt", .commands = FOR_PLAN, .kind = OPTION_INT, .offset = AT(plan_prompt), .preset = "256", .min = 1, .max = CTX_MAX, .placeholder = "N",
+		.help = "tokens of the prompt whose time to the first token is predicted"},
+	{.flag = "--max-devices", .commands = FOR_PLAN, .kind = OPTION_INT, .offset = AT(plan_devices_max), .min = 1, .max = STAGES_MAX, .placeholder = "N",
+		.preset_words = "no limit", .help = "machines that hold layers at most"},
+	{.flag = "--must", .commands = FOR_PLAN, .kind = OPTION_STRING, .offset = AT(plan_must), .placeholder = "NAME,...", .help = "machines that must hold layers"},
+	{.flag = "--without", .commands = FOR_PLAN, .kind = OPTION_STRING, .offset = AT(plan_without), .placeholder = "NAME,...",
+		.help = "machines that must hold none"},
+	{.flag = "--layers", .commands = FOR_PLAN, .kind = OPTION_STRING, .offset = AT(plan_layers), .placeholder = "NAME=N,...",
+		.help = "layers given by hand; the other machines share what is left"},
+	{.flag = "--order", .commands = FOR_PLAN, .kind = OPTION_STRING, .offset = AT(plan_order), .placeholder = "NAME,...",
+		.help = "the ring's order, of these machines only; the coordinator's is first when it holds layers"},
+	{.flag = "--rounds", .commands = FOR_PLAN, .kind = OPTION_INT, .offset = AT(plan_rounds), .min = 1, .max = 8, .placeholder = "K", .preset_words = "the fastest, up to 8",
+		.help = "trips of a token round the machines"},
+	{.flag = "--head-layers", .commands = FOR_PLAN, .kind = OPTION_INT, .offset = AT(plan_head_layers), .preset = "0", .max = LAYERS_MAX, .placeholder = "N",
+		.help = "the first and the last N layers only on machines that are not marked trusted = false"},
+	{.flag = "--coordinator", .commands = FOR_PLAN, .kind = OPTION_NAME, .offset = AT(plan_head), .placeholder = "NAME", .preset_words = "the file's, else its first machine",
+		.help = "the machine that takes requests and computes the output head"},
+	{.flag = "--svg", .commands = FOR_PLAN, .kind = OPTION_PATH, .offset = AT(sim_svg), .placeholder = "FILE", .help = "draw the ring, and who does what when"},
+	{.flag = "--no-what-if", .commands = FOR_PLAN, .kind = OPTION_BOOL, .offset = AT(plan_no_what_if), .help = "leave out what other machines and links would change"},
+
 	// Every command
-	{.flag = "--json", .commands = FOR_SIM | FOR_TRACE | FOR_CACHE | FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE | FOR_EMULATE | FOR_PROBE, .kind = OPTION_BOOL,
+	{.flag = "--json", .commands = FOR_SIM | FOR_TRACE | FOR_CACHE | FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE | FOR_EMULATE | FOR_PROBE | FOR_PLAN, .kind = OPTION_BOOL,
 		.offset = AT(json), .help = "print JSON: one object; emulate: one for each event"},
 	{.flag = "--state", .key = "state", .commands = FOR_STATE, .kind = OPTION_PATH, .offset = AT(state), .example = "\"/home/me/.local/state/hearth\"", .placeholder = "DIR",
 		.preset_words = "$XDG_STATE_HOME/hearth, else ~/.local/state/hearth",

@@ -36,7 +36,8 @@ enum {
 	FOR_DRAIN = 1 << 12,
 	FOR_CACHE = 1 << 13,
 	FOR_PROBE = 1 << 14,
-	FOR_END = 1 << 15, // behind the last one: commands.c compares
+	FOR_PLAN = 1 << 15,
+	FOR_END = 1 << 16, // behind the last one: commands.c compares
 };
 
 enum option_kind {
@@ -189,6 +190,24 @@ struct options {
 	bool sim_show;
 	const char *sim_svg;   // NULL: no picture
 	const char *sim_trace; // NULL: no trace
+
+	// plan
+	const char *plan_model; // a GGUF file, a scenario, or a known name; NULL: the cluster file's
+	const char *plan_cluster;
+	bool plan_live;
+	const char *plan_quant;
+	const char *plan_objective; // "tpot", "ttft", "throughput:N"
+	int32_t plan_context;       // tokens; 0: the file's
+	int32_t plan_prompt;
+	int32_t plan_devices_max;   // 0: no limit
+	int32_t plan_rounds;        // 0: free
+	int32_t plan_head_layers;
+	const char *plan_must;      // names joined by commas, as the next ones
+	const char *plan_without;
+	const char *plan_order;
+	const char *plan_layers;    // "NAME=N,..."
+	const char *plan_head;      // the coordinator; NULL: the file's
+	bool plan_no_what_if;
 
 	uint8_t origins[OPTIONS_MAX]; // enum option_origin of each entry
 	struct arena config_text;     // owned: strings of the file

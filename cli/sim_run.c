@@ -33,7 +33,10 @@ static enum err load(void *ctx, const char *path, const char **text, size_t *len
 	return OK;
 }
 
-enum err sim_run_open(const char *path, struct scenario *s, struct errmsg *em)
+typedef enum err scenario_opener(const char *name, const char *text, size_t len, const struct trace_loader *loader, struct scenario *out,
+	struct errmsg *em);
+
+static enum err open_with(scenario_opener *open, const char *path, struct scenario *s, struct errmsg *em)
 {
 	struct mapped_file file;
 	struct files files = {.scenario_path = path};
@@ -41,10 +44,20 @@ enum err sim_run_open(const char *path, struct scenario *s, struct errmsg *em)
 	enum err e = mapped_file_open(path, &file, em);
 	if (e != OK)
 		return errmsg_prefix(em, e, "%.200s", path);
-	e = scenario_open(path, (const char *)file.data, file.bytes, &loader, s, em);
+	e = open(path, (const char *)file.data, file.bytes, &loader, s, em);
 	mapped_file_close(&files.open);
 	mapped_file_close(&file);
 	return e;
+}
+
+enum err sim_run_open(const char *path, struct scenario *s, struct errmsg *em)
+{
+	return open_with(scenario_open, path, s, em);
+}
+
+enum err sim_run_open_cluster(const char *path, struct scenario *s, struct errmsg *em)
+{
+	return open_with(scenario_open_cluster, path, s, em);
 }
 
 static void print_svg(FILE *to, const struct scenario *s, const struct prediction *p)

@@ -10,6 +10,8 @@
 
 // sim_run_open reads a scenario and the files it names.
 MUST_USE enum err sim_run_open(const char *path, struct scenario *s, struct errmsg *em);
+// sim_run_open_cluster reads only its machines and links, see scenario_open_cluster.
+MUST_USE enum err sim_run_open_cluster(const char *path, struct scenario *s, struct errmsg *em);
 void sim_run_print(FILE *to, const struct scenario *s, const struct prediction *p);
 MUST_USE enum err sim_run_print_json(FILE *to, const struct scenario *s, const struct prediction *p);
 // Of a scenario with a placement.

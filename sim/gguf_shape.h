@@ -11,10 +11,11 @@
 
 struct gguf;
 
-// gguf_shape_of fills everything but the layers' bytes. What hparams_read says; ERR_NOT_FOUND: no output head.
+// gguf_shape_of reads the dimensions, and what follows from them alone. What hparams_read says.
 MUST_USE enum err gguf_shape_of(
 	const struct gguf *g, enum wire_type wire, struct hparams *hp, struct model_shape *out, struct errmsg *em);
-// gguf_shape_layers fills `bytes` (n_layers), which the shape borrows from then on, and the largest of them.
-void gguf_shape_layers(const struct gguf *g, uint64_t *bytes, struct model_shape *s);
+// gguf_shape_layers then counts the file's bytes: `bytes` (n_layers) are the caller's, and the shape borrows them from then on. ERR_NOT_FOUND: no
+// output head.
+MUST_USE enum err gguf_shape_layers(const struct gguf *g, uint64_t *bytes, struct model_shape *s, struct errmsg *em);
 
 #endif

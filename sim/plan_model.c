@@ -143,8 +143,9 @@ enum err plan_model_of_gguf(const char *name, const struct gguf *g, enum wire_ty
 	out->bytes_of_layer = calloc((size_t)out->hp.n_layers, sizeof *out->bytes_of_layer);
 	if (out->bytes_of_layer == NULL)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for the sizes of %d layers", out->hp.n_layers);
-	gguf_shape_layers(g, out->bytes_of_layer, &out->shape);
-	e = model_shape_check(&out->shape, em);
+	e = gguf_shape_layers(g, out->bytes_of_layer, &out->shape, em);
+	if (e == OK)
+		e = model_shape_check(&out->shape, em);
 	if (e != OK)
 		plan_model_close(out);
 	return e;

@@ -80,6 +80,7 @@ MUST_USE enum err report_summarise(struct report *r, struct report_summary *out)
 
 // Both write until `to` refuses; the caller looks at ferror. `title` is printed escaped.
 void report_svg(const struct report *r, const char *title, FILE *to);
+int report_svg_height(const struct report *r); // pixels
 void report_chrome_trace(const struct report *r, FILE *to);
 
 #endif

@@ -125,10 +125,15 @@ static void draw_tokens(const struct chart *c)
 	}
 }
 
+int report_svg_height(const struct report *r)
+{
+	return TOP + r->n_devices * (3 * ROW_HEIGHT + DEVICE_GAP) + 40;
+}
+
 void report_svg(const struct report *r, const char *title, FILE *to)
 {
 	struct chart c = {.r = r, .to = to, .begin_ns = r->begin_ns, .end_ns = chart_end(r)};
-	c.height = TOP + r->n_devices * (3 * ROW_HEIGHT + DEVICE_GAP) + 40;
+	c.height = report_svg_height(r);
 	if (c.end_ns <= c.begin_ns)
 		c.end_ns = c.begin_ns + 1;
 	fprintf(to,

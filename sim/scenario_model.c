@@ -86,10 +86,9 @@ static enum err fill_from_gguf(struct scenario *s, const struct gguf *g, struct 
 		return e;
 	uint64_t *bytes = arena_alloc(&s->arena, (size_t)hp.n_layers, sizeof *bytes);
 	ASSERT(bytes);
-	gguf_shape_layers(g, bytes, &s->shape);
 	s->hidden_dim = hp.hidden_dim;
 	s->vocab_size = hp.vocab_size;
-	return OK;
+	return gguf_shape_layers(g, bytes, &s->shape, em);
 }
 
 static enum err read_gguf(struct scenario_reader *r, const struct toml_value *table, const struct raw_model *m)

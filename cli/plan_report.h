@@ -1,0 +1,54 @@
+// Everything `hearth plan` found out, for its three faces: text, JSON, and a picture.
+#ifndef HEARTH_CLI_PLAN_REPORT_H
+#define HEARTH_CLI_PLAN_REPORT_H
+
+#include "cli/options.h"
+#include "partition/solve.h"
+#include "partition/what_if.h"
+#include "sim/plan_model.h"
+#include "sim/scenario.h"
+
+#include <stdio.h>
+
+#define PLAN_QUESTIONS_MAX (4 * SCENARIO_DEVICES_MAX + 16)
+
+struct plan_question {
+	struct what_if what_if;
+	char text[NAME_CAP + 64]; // "with twice the memory of laptop-ben"
+	struct what_if_answer answer;
+	struct errmsg why; // of an answer without a plan
+};
+
+struct plan_report {
+	const struct scenario *cluster; // borrowed: the machines, their kinds, what was assumed
+	const struct plan_model *model; // borrowed
+	struct solve_want want;         // points into this struct
+	struct solve_limit limits[SCENARIO_DEVICES_MAX];
+	int32_t order[SCENARIO_DEVICES_MAX];
+	int32_t ctx_len, n_prompt, chunk;
+	struct solve_device_fate fates[SCENARIO_DEVICES_MAX];
+	struct solve_result result; // its fates are those above
+	struct solve_account account;
+	double ttft_s;
+	int32_t n_questions;
+	struct plan_question questions[PLAN_QUESTIONS_MAX];
+};
+
+// plan_want_fill turns options into wants. ERR_USAGE: a name that is no machine, two options that contradict each other.
+MUST_USE enum err plan_want_fill(const struct options *o, struct plan_report *r, struct errmsg *em);
+// plan_questions_ask solves every what-if that makes sense for the plan; ERR_NOMEM.
+MUST_USE enum err plan_questions_ask(struct plan_report *r, struct errmsg *em);
+
+// plan_case is the plan as the judge is given it.
+struct cost_case plan_case(const struct plan_report *r);
+// plan_wait_s is the part of a token's time in which a stage neither computes nor waits for its disk.
+double plan_wait_s(const struct plan_report *r, int32_t stage);
+// plan_slow_disk tells whether a stage reads more than others' work hides: it then waits for its disk.
+bool plan_slow_disk(const struct plan_report *r, int32_t stage);
+
+void plan_print_text(FILE *to, const struct plan_report *r);
+MUST_USE enum err plan_print_json(FILE *to, const struct plan_report *r);
+// plan_print_svg draws until `to` refuses; the caller looks at ferror. ERR_NOMEM.
+MUST_USE enum err plan_print_svg(FILE *to, const struct plan_report *r, struct errmsg *em);
+
+#endif
