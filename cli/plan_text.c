@@ -57,7 +57,7 @@ static void print_predicted(FILE *to, const struct plan_report *r)
 	else
 		fprintf(to, "  no plan can be faster than %s: at most %.1f %% is left\n", time_text(s->bound).text, (1 - s->bound / s->value) * 100);
 	if (s->single < 0)
-		fprintf(to, "  no machine could run it alone\n");
+		fprintf(to, "  no machine can, or may, hold it alone\n");
 	else if (r->result.plan.n_stages > 1)
 		fprintf(to, "  the best machine alone, %s, would take %s\n", device_name(r, s->single), time_text(s->single_s).text);
 }

@@ -30,6 +30,7 @@ struct cost_round cost_round_begin(const struct cost_case *c, int32_t stage, con
 		.layer = layer,
 		.accel = cost_spread_at(l->n_accel, n, begin),
 		.streamed = cost_spread_at(l->n_streamed, l->n_units, n_cpu_before * c->params.units_per_layer),
+		.unit = n_cpu_before * c->params.units_per_layer,
 	};
 }
 
@@ -113,8 +114,9 @@ static enum err choose_window(const struct cost_case *c, const struct cost_stage
 		return errmsg_fail(em, ERR_RANGE,
 			"%s: its layers in memory are %.3f GB, %.3f GB fit, and it has no disk to stream the rest from", d->name,
 			need, have);
-	if (c->params.policy == COST_LRU) {
+	if (c->params.policy == COST_LRU || c->params.policy == COST_LRU_AHEAD) {
 		l->n_streamed = l->n_units;
+		l->n_times = c->params.policy == COST_LRU ? 0 : l->n_units;
 		return OK;
 	}
 	if (l->n_slots < 2)
@@ -127,7 +129,7 @@ static enum err choose_window(const struct cost_case *c, const struct cost_stage
 			"%s: %lld units streamed, want %lld to %d: %d units, %lld fit, and a window has two", d->name,
 			(long long)n, (long long)least, l->n_units, l->n_units, (long long)l->n_slots);
 	l->n_streamed = (int32_t)n;
-	l->window = (int32_t)(l->n_slots - (l->n_units - n));
+	l->window = l->n_times = (int32_t)(l->n_slots - (l->n_units - n));
 	return OK;
 }
 
@@ -252,8 +254,8 @@ void cost_runner_init(struct cost_runner *r, const struct cost_case *c, int32_t 
 	*r = (struct cost_runner){.c = c, .stage = stage, .ends = ends, .read_end_s = start_s};
 	enum err e = cost_layout_of(c, stage, &r->layout, NULL);
 	ASSERT(e == OK);
-	for (int32_t i = 0; i < r->layout.window; i++)
-		ends[i] = start_s;
+	for (int32_t i = 0; i < r->layout.n_times; i++)
+		ends[i] = c->params.policy == COST_LRU_AHEAD ? 0 : start_s;
 }
 
 // take_streamed waits for the next streamed unit and computes it: R_j = max(R_{j-1}, E_{j-q}) + rho, E_j = max(t, R_j) + p.
@@ -283,8 +285,10 @@ double cost_runner_visit(struct cost_runner *r, int32_t round, double start_s, c
 	struct cost_item item;
 	double t = start_s + d->visit_s;
 	*use = (struct cost_use){.busy_s = d->visit_s};
-	if (c->params.policy == COST_LRU && r->read_end_s < start_s)
+	bool is_cached = c->params.policy == COST_LRU_AHEAD && r->layout.n_streamed > 0;
+	if ((c->params.policy == COST_LRU || c->params.policy == COST_DEMAND) && r->read_end_s < start_s)
 		r->read_end_s = start_s; // nothing is read ahead of the device's turn
+	r->asked.turn_s = start_s;
 	while (cost_round_next(&at, &item)) {
 		if (item.on_accel) {
 			double layer_s = cost_accel_s(c, d, item.layer, b);
@@ -296,6 +300,10 @@ double cost_runner_visit(struct cost_runner *r, int32_t round, double start_s, c
 		double read_s = r->layout.n_streamed > 0 ? cost_read_s(c, d, item.layer) : 0;
 		for (int32_t u = 0; u < c->params.units_per_layer; u++) {
 			use->busy_s += unit_s;
+			if (is_cached) {
+				t = cost_cache_take(r, at.unit++, t, read_s, unit_s, use);
+				continue;
+			}
 			if (!cost_spread_next(&at.streamed)) {
 				t += unit_s;
 				continue;
@@ -304,6 +312,8 @@ double cost_runner_visit(struct cost_runner *r, int32_t round, double start_s, c
 			t = take_streamed(r, t, read_s, unit_s, use);
 		}
 	}
+	if (is_cached)
+		cost_cache_ask(r, (round + 1) % c->plan->n_rounds, t);
 	return t;
 }
 

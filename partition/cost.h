@@ -28,6 +28,9 @@
 enum cost_policy {
 	COST_WINDOW, // explicit windows and pins (ours)
 	COST_LRU, // the page cache under demand paging: with one unit too many, all are read in every cycle, during the device's turn
+	// Of peers, for the judge and the simulator; the solver and its bound know only the two above.
+	COST_DEMAND,    // as COST_WINDOW, but nothing is read before the device's turn
+	COST_LRU_AHEAD, // the page cache, unit by unit (partition/cost_cache.c): after its turn a device asks for what its next one needs
 };
 
 struct cost_stage {
@@ -66,6 +69,7 @@ struct cost_layout {
 	int64_t n_slots;                       // Q: units that fit
 	int32_t n_streamed;                    // n
 	int32_t window;                        // q: slots for streamed units; 0 when nothing is streamed
+	int32_t n_times;                       // what a runner notes: of each slot, or of each unit in a page cache
 	double unit_bytes;                     // u, of the largest layer
 	uint64_t pinned_bytes, streamed_bytes; // on the CPU's side
 };
@@ -95,19 +99,28 @@ struct cost_use {
 
 typedef void cost_read_fn(void *ctx, int32_t stage, double begin_s, double end_s);
 
+// What a device asked its page cache for.
+struct cost_asked {
+	double since_s, turn_s; // when it asked, and when its present turn began
+	int64_t next, end; // units, in the order of use
+	double tick;       // of the last use or read: the page cache evicts what has the smallest
+	int64_t n_resident;
+};
+
 // One device's stage in time. `ends` is the caller's.
 struct cost_runner {
 	const struct cost_case *c;
 	int32_t stage;
 	struct cost_layout layout;
-	double *ends;          // (layout.window): when the last streamed units were computed
+	double *ends;          // (layout.n_times): when the last streamed units were computed
 	int64_t next_read;     // j of the next streamed unit
 	double read_end_s;     // R of the last
+	struct cost_asked asked; // COST_LRU_AHEAD
 	cost_read_fn *on_read; // NULL, or told of each read when the unit is used; in order, maybe after later events elsewhere
 	void *on_read_ctx;
 };
 
-// cost_runner_init starts a stage at start_s with an empty window. `ends` has room for layout.window doubles (cost_layout_of).
+// cost_runner_init starts a stage at start_s with an empty window. `ends` has room for layout.n_times doubles (cost_layout_of).
 void cost_runner_init(struct cost_runner *r, const struct cost_case *c, int32_t stage, double start_s, double *ends);
 // cost_runner_visit returns when a visit that begins at start_s ends. Visits of a runner come in order, and rounds cyclically.
 double cost_runner_visit(struct cost_runner *r, int32_t round, double start_s, const struct cost_batch *b, struct cost_use *use);

@@ -60,7 +60,9 @@ static double visit_z(const struct cost_case *c, const struct visit_sums *v, con
 		return v->work_s;
 	if (c->params.policy == COST_LRU)
 		return larger(v->work_s, v->read_s);
-	if (v->n <= window)
+	if (c->params.policy == COST_DEMAND)
+		return larger(v->work_s, d->visit_s + v->read_s + v->unit_s / v->n);
+	if (v->n <= window || c->params.policy == COST_LRU_AHEAD) // of which there is no closed form: it lies above
 		return v->work_s;
 	double p = v->unit_s / v->n, rho = v->read_s / v->n;
 	return larger(v->work_s, d->visit_s + other_s(v, d->visit_s) + 2 * p + (v->n - window) * rho);
@@ -115,9 +117,9 @@ void cost_closed(const struct cost_case *c, struct cost_closed *out)
 // when it has been read.
 static double least_z(const struct cost_case *c, const struct visit_sums *v, const struct cluster_device *d, int32_t window)
 {
-	if (c->params.policy == COST_LRU)
+	if (c->params.policy == COST_LRU || c->params.policy == COST_DEMAND)
 		return larger(v->work_s, v->n * v->read_least_s);
-	if (v->n <= window)
+	if (v->n <= window || c->params.policy == COST_LRU_AHEAD)
 		return v->work_s;
 	return larger(v->work_s, d->visit_s + 2 * v->unit_least_s + (v->n - window) * v->read_least_s);
 }
@@ -196,7 +198,7 @@ double cost_closed_corrected(const struct cost_case *c)
 	}
 	for (int32_t i = 0; i < c->plan->n_stages; i++) {
 		struct visit_span spans[COST_ROUNDS_MAX];
-		if (layouts[i].n_streamed == 0 || c->params.policy == COST_LRU)
+		if (layouts[i].n_streamed == 0 || c->params.policy != COST_WINDOW)
 			continue;
 		lay_out_token(c, i, layouts, spans);
 		for (int32_t a = 0; a < c->plan->n_rounds; a++)
@@ -260,7 +262,7 @@ enum err cost_choose_streams(const struct cost_case *c, struct cost_plan *plan, 
 	for (int32_t i = 0; i < plan->n_stages && i < STAGES_MAX; i++)
 		plan->stages[i].n_streamed = COST_STREAM_LEAST;
 	enum err e = cost_check(c, em);
-	if (e != OK || c->params.policy == COST_LRU)
+	if (e != OK || c->params.policy == COST_LRU || c->params.policy == COST_LRU_AHEAD)
 		return e;
 	double before = -1;
 	for (int32_t sweep = 0; sweep < SWEEPS_MAX; sweep++) {

@@ -27,7 +27,7 @@ size_t cost_judge_bytes(const struct cost_case *c)
 		struct cost_layout l;
 		enum err e = cost_layout_of(c, i, &l, NULL);
 		ASSERT(e == OK);
-		sum += padded((size_t)l.window * sizeof(double));
+		sum += padded((size_t)l.n_times * sizeof(double));
 	}
 	return sum;
 }
@@ -47,8 +47,8 @@ static enum err ring_init(struct ring *r, const struct cost_case *c, struct aren
 		struct cost_layout l;
 		enum err e = cost_layout_of(c, i, &l, NULL);
 		ASSERT(e == OK);
-		double *ends = l.window > 0 ? arena_alloc(a, (size_t)l.window, sizeof *ends) : NULL;
-		if (l.window > 0 && ends == NULL)
+		double *ends = l.n_times > 0 ? arena_alloc(a, (size_t)l.n_times, sizeof *ends) : NULL;
+		if (l.n_times > 0 && ends == NULL)
 			return ERR_NOMEM;
 		cost_runner_init(&r->runners[i], c, i, 0, ends);
 	}

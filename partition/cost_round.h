@@ -46,6 +46,7 @@ struct cost_round {
 	int32_t layer;               // of the model
 	struct cost_spread accel;    // over the stage's layers
 	struct cost_spread streamed; // over its CPU units: the caller advances it unit by unit
+	int64_t unit;                // number of its first CPU unit, among the stage's
 };
 
 struct cost_round cost_round_begin(const struct cost_case *c, int32_t stage, const struct cost_layout *l, int32_t round);
@@ -55,6 +56,11 @@ bool cost_round_next(struct cost_round *r, struct cost_item *out);
 double cost_accel_s(const struct cost_case *c, const struct cluster_device *d, int32_t layer, const struct cost_batch *b);
 double cost_unit_s(const struct cost_case *c, const struct cluster_device *d, int32_t layer, const struct cost_batch *b);
 double cost_read_s(const struct cost_case *c, const struct cluster_device *d, int32_t layer);
+
+// The page cache (COST_LRU_AHEAD), in cost_cache.c. cost_cache_take waits for a unit and computes it, like a streamed one; cost_cache_ask asks for
+// the units of the next round.
+double cost_cache_take(struct cost_runner *r, int64_t unit, double t, double read_s, double unit_s, struct cost_use *use);
+void cost_cache_ask(struct cost_runner *r, int32_t round, double now_s);
 
 static inline const struct cluster_device *cost_device_of(const struct cost_case *c, int32_t stage)
 {

@@ -74,8 +74,8 @@ static enum err start_runners(struct gantt *g, struct arena *a)
 		struct cost_layout l;
 		enum err e = cost_layout_of(g->c, i, &l, NULL);
 		ASSERT(e == OK);
-		double *ends = l.window > 0 ? arena_alloc(a, (size_t)l.window, sizeof *ends) : NULL;
-		if (l.window > 0 && ends == NULL)
+		double *ends = l.n_times > 0 ? arena_alloc(a, (size_t)l.n_times, sizeof *ends) : NULL;
+		if (l.n_times > 0 && ends == NULL)
 			return ERR_NOMEM;
 		cost_runner_init(&g->runners[i], g->c, i, 0, ends);
 		g->runners[i].on_read = on_read;

@@ -143,7 +143,7 @@ static enum err allocate(struct host *h, struct errmsg *em)
 {
 	size_t n = (size_t)h->s->plan.n_stages, windows = 0;
 	for (size_t i = 0; i < n; i++)
-		windows += (size_t)h->p->layouts[i].window * sizeof(double) + 64;
+		windows += (size_t)h->p->layouts[i].n_times * sizeof(double) + 64;
 	size_t bytes = scenario_network_bytes(h->n_machines) + n * sizeof *h->runners +
 		(size_t)h->n_machines * sizeof *h->machines + windows + 4096;
 	if (arena_open(bytes, &h->arena) != OK)
@@ -152,9 +152,9 @@ static enum err allocate(struct host *h, struct errmsg *em)
 	h->machines = arena_alloc(&h->arena, (size_t)h->n_machines, sizeof *h->machines);
 	ASSERT(h->runners && h->machines);
 	for (int32_t i = 0; i < h->s->plan.n_stages; i++) {
-		int32_t window = h->p->layouts[i].window;
-		double *ends = window > 0 ? arena_alloc(&h->arena, (size_t)window, sizeof *ends) : NULL;
-		ASSERT(window == 0 || ends);
+		int32_t n_times = h->p->layouts[i].n_times;
+		double *ends = n_times > 0 ? arena_alloc(&h->arena, (size_t)n_times, sizeof *ends) : NULL;
+		ASSERT(n_times == 0 || ends);
 		cost_runner_init(&h->runners[i], &h->c, i, 0, ends);
 		h->runners[i].on_read = on_read;
 		h->runners[i].on_read_ctx = h;

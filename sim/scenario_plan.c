@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static const char *const policy_words[] = {"window", "lru", NULL}; // enum cost_policy
+static const char *const policy_words[] = {"window", "lru", "demand", "lru_ahead", NULL}; // enum cost_policy
 static const char *const exchange_words[] = {
 	"none", "pair", "star", "tree", "ring", "direct", "broadcast", NULL}; // enum scenario_exchange
 
