@@ -127,7 +127,23 @@ static enum err open_node(struct cluster_host *h, const struct options *o, const
 	memcpy(p.core.model_hash, c->model_hash, HASH_BYTES);
 	text_copy(p.core.name, sizeof p.core.name, c->local_name);
 	text_copy(p.core.simd, sizeof p.core.simd, kernels_name(worker_kernels(h->worker)));
+	if (serve->keys != NULL)
+		host_profile_offer(&h->profile, o, &p);
 	return node_runtime_open(&p, &h->node, em);
+}
+
+// offer_profile: the coordinator plans for its own machine, too, where no node beside it tells what that can do.
+static enum err offer_profile(struct cluster_host *h, const struct options *o, struct coord_runtime_params *p, struct errmsg *em)
+{
+	int64_t when_s;
+	enum err e = host_profile_init(o, h->model, true, h->worker, &h->profile, em);
+	if (e != OK)
+		return e;
+	h->profile.log = h->log;
+	host_profile_set_memory(&h->profile, o, h->budget.node.bytes, h->budget.keep_bytes);
+	if (o->no_node && host_profile_load(&h->profile, &h->profile.known, &when_s) == OK)
+		p->profile = &h->profile.known;
+	return OK;
 }
 
 enum err cluster_host_open_cluster(struct cluster_host *h, const struct options *o, int32_t n_slots, const struct cluster_host_serve *serve,
@@ -149,6 +165,8 @@ enum err cluster_host_open_cluster(struct cluster_host *h, const struct options 
 	enum err e = fill_core(h, o, n_slots, serve, &p.core, em);
 	if (e == OK)
 		e = host_budget_coordinator(o, h->model, h->worker, serve->keys == NULL, h->log, &p.core, &h->budget, em);
+	if (e == OK && serve->keys != NULL)
+		e = offer_profile(h, o, &p, em);
 	p.head_weights = h->budget.head;
 	if (e == OK && !o->no_node)
 		e = local_link_open(&h->loop, LNK1_CONTROL, &link_limits_default, &h->local_control, em);

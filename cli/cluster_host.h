@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "cli/host_budget.h"
+#include "cli/host_profile.h"
 #include "cli/options.h"
 #include "coordinator/shell/coord_runtime.h"
 #include "engine/worker.h"
@@ -24,6 +25,7 @@ struct cluster_host {
 	struct node_runtime *node;   // NULL with --no-node
 	struct coord_runtime *coord;
 	struct host_budget budget;   // zero without --mem
+	struct host_profile profile; // of serve
 	int64_t load_ns;             // what opening took
 	int signo;                   // the signal that stopped it; 0: none came
 };

@@ -6,6 +6,7 @@
 #include "cli/process_memory.h"
 #include "engine/stage_work.h"
 
+#include <time.h>
 #include <unistd.h>
 
 #define ROOM_BYTES (UINT64_C(16) << 20) // what a process takes later than now, as cli/host_budget has it
@@ -17,6 +18,7 @@ enum err host_profile_init(const struct options *o, const struct model *model, b
 	*h = (struct host_profile){
 		.config = {.kernels = worker_kernels(worker), .pool = worker_pool(worker), .model = model, .has_weights = has_weights},
 		.reader = o->reader == READER_MMAP ? 1 : o->reader == READER_DIRECT ? 2 : 0,
+		.slowdown = o->slowdown > 1 ? o->slowdown : 1,
 	};
 	enum err e = home_dir_resolve(&kind, o->cache, h->folder, sizeof h->folder, em);
 	int fd;
@@ -51,6 +53,12 @@ void host_profile_set_memory(struct host_profile *h, const struct options *o, ui
 
 void host_profile_complete(const struct host_profile *h, struct device_profile *p)
 {
+	// Slices are not slowed, since the worker rests behind them.
+	p->visit_ns = (uint64_t)((double)p->visit_ns * h->slowdown);
+	for (int32_t i = 0; i < p->n_rates; i++) {
+		p->rates[i].decode_bps = (uint64_t)((double)p->rates[i].decode_bps / h->slowdown);
+		p->rates[i].prefill_flops = (uint64_t)((double)p->rates[i].prefill_flops / h->slowdown);
+	}
 	p->cap_bytes = h->cap_bytes;
 	p->reserved_bytes = h->reserved_bytes;
 	p->reader = h->reader;
@@ -62,4 +70,43 @@ enum err host_profile_load(const struct host_profile *h, struct device_profile *
 	if (e == OK)
 		host_profile_complete(h, out);
 	return e;
+}
+
+// ---- for a node
+
+// room: under a cap what is left of it; a machine that is full is not measured.
+static uint64_t room(void *ctx)
+{
+	const struct host_profile *h = ctx;
+	struct process_memory now;
+	struct errmsg em;
+	if (h->cap_bytes == 0)
+		return 0;
+	uint64_t used = process_memory_read(&now, &em) == OK ? now.anon_bytes + now.file_bytes + ROOM_BYTES : h->cap_bytes;
+	return used < h->cap_bytes ? h->cap_bytes - used : 1;
+}
+
+static void complete(void *ctx, struct device_profile *p)
+{
+	const struct host_profile *h = ctx;
+	struct errmsg em;
+	// Under a cap there may have been little memory to measure with: good enough for now, and no more.
+	if (h->cap_bytes == 0 && probe_cache_save(h->folder, h->key, p, (int64_t)time(NULL), &em) != OK)
+		log_line(h->log, LOG_WARNING, "what was measured of this machine is not kept: %s", em.text);
+	host_profile_complete(h, p);
+	log_line(h->log, LOG_INFO, "this machine was measured: %.2f GB/s of %s weights per token", p->n_rates > 0 ? (double)p->rates[0].decode_bps / 1e9 : 0,
+		p->n_rates > 0 ? dtype_find((uint32_t)p->rates[0].type)->name : "no");
+}
+
+void host_profile_offer(struct host_profile *h, const struct options *o, struct node_runtime_params *p)
+{
+	int64_t when_s;
+	bool is_known = host_profile_load(h, &h->known, &when_s) == OK;
+	h->probe = (struct background_probe_params){.config = h->config, .room = room, .complete = complete, .ctx = h};
+	h->probe.config.skip_threads = true; // threads beside those of the worker would disturb its answers
+	if (h->cap_bytes > 0)
+		h->probe.config.has_weights = false; // whose pages would count
+	p->profile = is_known ? &h->known : NULL;
+	p->probe = &h->probe;
+	p->core.may_probe = !o->no_probe;
 }

@@ -8,6 +8,7 @@
 #include "engine/probe_cache.h"
 #include "engine/worker.h"
 #include "model/model.h"
+#include "node/shell/node_runtime.h"
 
 #define HOST_PROFILE_PATH_CAP 1024
 
@@ -17,6 +18,10 @@ struct host_profile {
 	char key[PROBE_KEY_CAP];
 	uint64_t cap_bytes, reserved_bytes;
 	uint32_t reader;
+	double slowdown;              // of the worker (--slowdown): a machine that stands for a slower one
+	const struct log *log;
+	struct device_profile known;  // host_profile_offer
+	struct background_probe_params probe;
 };
 
 // host_profile_init fills all but memory, which host_profile_set_memory does. model may be NULL; has_weights: all its bytes are in its file.
@@ -28,5 +33,8 @@ void host_profile_set_memory(struct host_profile *h, const struct options *o, ui
 MUST_USE enum err host_profile_load(const struct host_profile *h, struct device_profile *out, int64_t *when_s);
 // host_profile_complete adds to a measured profile what this process may take.
 void host_profile_complete(const struct host_profile *h, struct device_profile *p);
+
+// host_profile_offer gives a node what it needs: the cached profile, and the means to measure when there is none and the user lets it. *h must outlive it.
+void host_profile_offer(struct host_profile *h, const struct options *o, struct node_runtime_params *p);
 
 #endif

@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/hash_progress.h"
 #include "cli/host_budget.h"
+#include "cli/host_profile.h"
 #include "cli/host_port.h"
 #include "cli/lan_search.h"
 #include "cli/local_address.h"
@@ -38,6 +39,7 @@ struct joining {
 	struct worker *worker;
 	struct owner_first owner;
 	struct host_budget budget;
+	struct host_profile profile;
 	struct node_runtime *node;
 	struct membership member;
 	struct discovery *discovery; // of the coordinator, for as long as this runs; NULL with --no-discovery
@@ -382,7 +384,13 @@ static enum err open_node(struct joining *j, struct errmsg *em)
 	else
 		local_name(p.core.name);
 	text_copy(p.core.simd, sizeof p.core.simd, kernels_name(worker_kernels(j->worker)));
-	enum err e = node_runtime_open(&p, &j->node, em);
+	enum err e = host_profile_init(o, j->model, o->model != NULL, j->worker, &j->profile, em);
+	if (e == OK) {
+		j->profile.log = j->ctx->log;
+		host_profile_set_memory(&j->profile, o, j->budget.node.bytes, j->budget.keep_bytes);
+		host_profile_offer(&j->profile, o, &p);
+		e = node_runtime_open(&p, &j->node, em);
+	}
 	sodium_memzero(&p, sizeof p);
 	return e;
 }

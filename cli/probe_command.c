@@ -30,7 +30,7 @@ struct slice {
 	struct worker_job job;
 	struct probe *probe;
 	bool has_more, is_done;
-	int64_t begin_ns, end_ns;
+	int64_t begin_ns;
 	pthread_mutex_t mutex;
 	pthread_cond_t wake;
 };
@@ -40,7 +40,6 @@ static void on_run(struct worker_job *job)
 	struct slice *s = (struct slice *)job; // its first member
 	s->begin_ns = thread_clock_ns();
 	s->has_more = probe_step(s->probe);
-	s->end_ns = thread_clock_ns();
 }
 
 static void on_done(struct worker_job *job)
@@ -64,7 +63,7 @@ static bool run_slice(struct worker *worker, struct probe *probe)
 	while (!s.is_done)
 		pthread_cond_wait(&s.wake, &s.mutex);
 	pthread_mutex_unlock(&s.mutex);
-	probe_note_handover(probe, thread_clock_ns() - begin_ns - (s.end_ns - s.begin_ns));
+	probe_note_handover(probe, s.begin_ns - begin_ns);
 	pthread_cond_destroy(&s.wake);
 	pthread_mutex_destroy(&s.mutex);
 	return s.has_more;
@@ -96,12 +95,12 @@ static enum err measure(struct probing *pr, struct errmsg *em)
 	show_progress(p, true);
 	probe_result(p, &pr->profile);
 	probe_close(p);
-	host_profile_complete(&pr->host, &pr->profile);
 	pr->when_s = (int64_t)time(NULL);
 	pr->seconds = (double)(thread_clock_ns() - begin_ns) / 1e9;
 	struct errmsg why;
 	if (probe_cache_save(pr->host.folder, pr->host.key, &pr->profile, pr->when_s, &why) != OK)
 		log_line(pr->ctx->log, LOG_WARNING, "the figures are not kept: %s", why.text);
+	host_profile_complete(&pr->host, &pr->profile);
 	return OK;
 }
 

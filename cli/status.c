@@ -94,6 +94,47 @@ static void print_plan(const json_t *of, const char *name)
 	printf("%s%s\n", text(p, "left_out")[0] != '\0' ? "; left out: " : "", text(p, "left_out"));
 }
 
+// print_profile: what a machine can do, as it was measured there.
+static void print_profile(const json_t *n)
+{
+	const json_t *p = json_object_get(n, "profile"), *rate = json_array_get(json_object_get(p, "rates"), 0);
+	if (p == NULL)
+		return;
+	printf("%s: %.1f GiB of memory, %.1f available", text(n, "name"), real(p, "memory_bytes") / 1073741824, real(p, "memory_available_bytes") / 1073741824);
+	if (number(p, "memory_cap_bytes") > 0)
+		printf(", %.1f for Hearth", real(p, "memory_cap_bytes") / 1073741824);
+	if (rate != NULL)
+		printf("; %s weights %.2f GB/s, prompts %.1f GFLOP/s", text(rate, "type"), real(rate, "decode_bytes_per_s") / 1e9, real(rate, "prefill_flop_per_s") / 1e9);
+	double mmap = real(p, "disk_mmap_bytes_per_s"), direct = real(p, "disk_direct_bytes_per_s");
+	if (mmap > 0 || direct > 0)
+		printf("; disk %.0f MB/s", (mmap > direct ? mmap : direct) / 1e6);
+	if (json_is_true(json_object_get(p, "on_battery")))
+		printf("; on battery");
+	putchar('\n');
+}
+
+// print_link shows a way from or to a machine, when it is known.
+static void print_link(const json_t *n, const char *key, const char *words)
+{
+	const json_t *l = json_object_get(json_object_get(n, "links"), key);
+	if (l == NULL)
+		return;
+	printf("%s: %s %.2f ms one way, round trips %.1f ms (half), %.1f (9 of 10), %.1f (99 of 100)", text(n, "name"), words, real(l, "one_way_ms_mean"),
+		real(l, "rtt_ms_p50"), real(l, "rtt_ms_p90"), real(l, "rtt_ms_p99"));
+	if (json_object_get(l, "bytes_per_s"))
+		printf(", %.1f MB/s", real(l, "bytes_per_s") / 1e6);
+	else if (json_object_get(l, "bytes_per_s_least"))
+		printf(", at least %.1f MB/s", real(l, "bytes_per_s_least") / 1e6);
+	putchar('\n');
+}
+
+static void print_figures(const json_t *n)
+{
+	print_profile(n);
+	print_link(n, "to", "from the coordinator");
+	print_link(n, "next", "to the next stage");
+}
+
 static void print_chains(const json_t *s)
 {
 	const json_t *chains = json_object_get(s, "chains");
@@ -148,6 +189,8 @@ static void print_status(const json_t *s)
 		print_counts(json_array_get(nodes, i));
 	for (size_t i = 0; i < json_array_size(nodes); i++)
 		print_weights(json_array_get(nodes, i));
+	for (size_t i = 0; i < json_array_size(nodes); i++)
+		print_figures(json_array_get(nodes, i));
 	for (size_t i = 0; i < json_array_size(nodes); i++)
 		print_blocks(json_array_get(nodes, i));
 	if (number(s, "invites") > 0)

@@ -489,7 +489,7 @@ static uint64_t visit_ns(const struct probe *p)
 	double rested = time_of(&p->rested), at_once = time_of(&p->at_once), ns = (double)p->wake_ns;
 	if (rested > 0 && at_once > 0 && rested - at_once > ns)
 		ns = rested - at_once;
-	ns += median_of(p->handovers, p->n_handovers);
+	ns += 2 * median_of(p->handovers, p->n_handovers);
 	return ns < (double)PROFILE_VISIT_NS_MAX ? (uint64_t)ns : PROFILE_VISIT_NS_MAX;
 }
 

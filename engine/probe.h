@@ -40,7 +40,7 @@ MUST_USE enum err probe_open(const struct probe_config *c, struct probe **out, s
 void probe_close(struct probe *p); // NULL is allowed
 // probe_step does a slice, a tenth of a second at most on most machines; true while there is more to do.
 bool probe_step(struct probe *p);
-// probe_note_handover adds what it took to hand a slice to the engine's thread and to hear of its end: part of a visit's fixed cost.
+// probe_note_handover adds what it took until a slice began on the engine's thread; hearing of its end is taken to be as long. Part of a visit's fixed cost.
 void probe_note_handover(struct probe *p, int64_t ns);
 // probe_share returns how much of it is done, 0 to 1; probe_words what is measured now.
 double probe_share(const struct probe *p);

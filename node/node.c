@@ -362,9 +362,11 @@ static void on_control(struct node *n, struct node_link *l, const uint8_t *data,
 	}
 	switch (m.type) {
 	case MSG_WELCOME:
+		n->welcomed_ns = n->welcomed_ns == 0 ? n->now_ns : n->welcomed_ns;
 		n->welcomed = true;
 		keep_epoch(n, m.u.welcome.member_epoch, fx);
 		node_log(fx, LOG_INFO, "joined the cluster as %s", m.u.welcome.name);
+		node_probe_tell(n, fx);
 		return;
 	case MSG_REFUSED: fx_exit(fx, ERR_STATE, m.u.refused.reason); return;
 	case MSG_PLAN: on_plan(n, &m.u.plan, fx); return;
@@ -443,6 +445,8 @@ int64_t node_deadline_ns(const struct node *n)
 		deadline = n->leave_ns + LEAVE_PATIENCE_NS;
 	if (report_differs(n) && n->report_ns < deadline)
 		deadline = n->report_ns;
+	if (node_probe_deadline_ns(n) < deadline)
+		deadline = node_probe_deadline_ns(n);
 	return deadline;
 }
 
@@ -502,6 +506,7 @@ void node_step(struct node *n, const struct node_event *ev, struct node_effects 
 		break;
 	case NODE_EV_KEPT: kept_on_written(n, ev, fx); break;
 	case NODE_EV_FETCHED: stage_on_fetched(n, ev, fx); break;
+	case NODE_EV_PROBED: node_probe_on_probed(n, ev, fx); break;
 	case NODE_EV_LEAVE: on_leave(n, fx); break;
 	case NODE_EV_TICK: on_tick(n, fx); break;
 	}
@@ -510,6 +515,7 @@ void node_step(struct node *n, const struct node_event *ev, struct node_effects 
 		drop_next_plan(n);
 	}
 	stage_pump(n, fx);
+	node_probe_pump(n, fx);
 	report(n, fx);
 	n->stepped_ns = n->now_ns;
 }

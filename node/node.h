@@ -55,6 +55,7 @@ struct node_config {
 	int64_t link_age_ns;   // a link older than this is made again (link-protocol.md: an hour)
 	uint64_t keep_bytes;   // of states it sent that it keeps, so that a lost successor can be fed again; 0: none
 	uint64_t keep_disk_bytes; // what passes them goes to disk, up to these; 0: none does
+	bool may_probe; // it measures its machine while it has nothing to do, unless PROBED has told already
 };
 
 enum node_event_type {
@@ -67,6 +68,7 @@ enum node_event_type {
 	NODE_EV_STORED,
 	NODE_EV_KEPT,         // a KEEP_DISK is done
 	NODE_EV_FETCHED,      // a FETCH_DISK is done; its rows are there for TAKE_FETCHED in this step
+	NODE_EV_PROBED,       // what this machine can do: after PROBE, and whenever the host knows it by itself
 	NODE_EV_LEAVE,        // operator: go in order
 	NODE_EV_TICK,
 };
@@ -113,6 +115,11 @@ struct node_event {
 			enum err err;     // ERR_AUTH: what is there is not what was written
 			const char *text; // when err; NULL or "": nothing is known
 		} disk; // KEPT, FETCHED
+		struct {
+			enum err err; // ERR_CANCELLED: stopped; else it cannot be measured
+			const char *text; // when err
+			const struct device_profile *profile; // copied; when OK
+		} probed;
 	} u;
 };
 
@@ -151,6 +158,8 @@ enum node_effect_type {
 	NODE_FX_FETCH_DISK, // read n_tokens rows, which belong to buf from its row `row` on; answers FETCHED
 	NODE_FX_TAKE_FETCHED, // copy the rows that FETCHED brought to where FETCH_DISK said: buf is still waiting for them
 	NODE_FX_STORE,      // keep the member_epoch (fsync); answers STORED
+	NODE_FX_PROBE,      // measure this machine, in the gaps between other work; answers PROBED
+	NODE_FX_STOP_PROBE, // there is something to do: the PROBE under way ends early
 	NODE_FX_LOG,
 	NODE_FX_EXIT,       // the program ends: err OK after an orderly leave
 };

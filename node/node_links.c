@@ -153,12 +153,17 @@ void node_links_forget(struct node *n, struct node_id peer)
 // ---- time
 
 // A link is made anew when nothing is on its way: then the hop has nothing to wait for.
-static bool is_quiet(const struct node *n)
+bool node_links_has_calm(const struct node *n)
 {
 	bool has_out = false;
 	for (int32_t i = 0; i < ROUNDS_MAX; i++)
 		has_out = has_out || n->rounds[i].out.n > 0;
 	return n->forward_id == 0 && n->queue.n == 0 && !has_out && n->now_ns - n->last_step_ns >= QUIET_NS;
+}
+
+int64_t node_links_calm_ns(const struct node *n)
+{
+	return n->last_step_ns + QUIET_NS;
 }
 
 static void renew_or_close(struct node *n, struct node_link *l, struct node_effects *fx)
@@ -171,7 +176,7 @@ static void renew_or_close(struct node *n, struct node_link *l, struct node_effe
 		return;
 	}
 	bool is_old = n->now_ns - l->up_ns >= n->config.link_age_ns || l->epoch.v < n->member_epoch.v;
-	if (l->refreshing || !is_old || !is_quiet(n))
+	if (l->refreshing || !is_old || !node_links_has_calm(n))
 		return;
 	l->refreshing = true;
 	struct node_effect *f = node_fx(fx, NODE_FX_REFRESH);

@@ -148,6 +148,10 @@ struct node {
 	uint32_t next_id;
 	int64_t last_step_ns; // when one came in
 	uint64_t n_steps, n_tokens;
+	struct device_profile profile; // n_threads 0: not known
+	bool is_probing, probe_is_stopped;
+	int32_t n_probes_failed;
+	int64_t welcomed_ns;           // first
 	struct msg_node_report report, reported; // as it is, and as the coordinator knows it
 	int64_t report_ns; // not before
 };
@@ -169,6 +173,9 @@ void node_report_next_link(struct node *n, bool broken, struct node_effects *fx)
 void node_on_coordinator_lost(struct node *n, enum node_link_kind kind, struct node_effects *fx);
 
 // node_links.c
+// node_links_has_calm: no step has come for a while, and none is being worked on.
+bool node_links_has_calm(const struct node *n);
+int64_t node_links_calm_ns(const struct node *n); // when that is so at the earliest, if none comes
 void node_links_on_up(struct node *n, const struct node_event *ev, struct node_effects *fx);
 void node_links_on_down(struct node *n, const struct node_event *ev, struct node_effects *fx);
 void node_links_tick(struct node *n, struct node_effects *fx);
@@ -210,6 +217,12 @@ bool kept_blocks_reserve(struct kept_blocks *b, int32_t entry, int32_t begin, in
 // kept_blocks_runs writes where they are, and returns how many runs that takes.
 int32_t kept_blocks_runs(const struct kept_blocks *b, int32_t entry, int32_t begin, int32_t end, struct node_disk_run runs[KEPT_BLOCKS_MAX]);
 void kept_blocks_free(struct kept_blocks *b, int32_t entry);
+
+// node_probe.c: measuring this machine, and telling the coordinator.
+void node_probe_tell(struct node *n, struct node_effects *fx);
+void node_probe_on_probed(struct node *n, const struct node_event *ev, struct node_effects *fx);
+void node_probe_pump(struct node *n, struct node_effects *fx);
+int64_t node_probe_deadline_ns(const struct node *n);
 
 // stage.c
 void stage_reset(struct node *n);

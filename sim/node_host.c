@@ -181,6 +181,8 @@ static void carry_out(struct sim_world *w, struct sim_node *n, const struct node
 	case NODE_FX_FETCH_DISK:
 	case NODE_FX_TAKE_FETCHED: sim_kept_carry_out(w, n, f); break;
 	case NODE_FX_STORE: fx_store(w, n, f); break;
+	case NODE_FX_PROBE:
+	case NODE_FX_STOP_PROBE: break; // a simulated machine knows what it can do
 	case NODE_FX_LOG: sim_log(w, n->machine, f->u.log.text); break;
 	case NODE_FX_EXIT: fx_exit(w, n); break;
 	}
@@ -462,6 +464,9 @@ void sim_node_start(struct sim_world *w, struct sim_node *n)
 	node_init(n->core, &c);
 	struct node_event ev = {.type = NODE_EV_START};
 	sim_node_step(w, n, &ev);
+	struct node_event probed = {.type = NODE_EV_PROBED, .u.probed.profile = &w->machines[n->machine].profile};
+	if (w->machines[n->machine].profile.n_threads > 0)
+		sim_node_step(w, n, &probed);
 	if (n->machine == 0)
 		start_local(w, n);
 }

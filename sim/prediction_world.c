@@ -162,12 +162,28 @@ static enum err allocate(struct host *h, struct errmsg *em)
 	return scenario_network(h->s, h->devices, h->n_machines, &h->arena, &h->network, em);
 }
 
+static uint64_t whole(double v)
+{
+	return v < (double)PROFILE_RATE_MAX ? (uint64_t)v : PROFILE_RATE_MAX;
+}
+
+// profile_of says of a device what a real one would tell of itself, for the weights of the scenario's model.
+static struct device_profile profile_of(const struct cluster_device *d, enum dtype type)
+{
+	return (struct device_profile){.n_threads = 1, .n_cpus = 1, .visit_ns = (uint64_t)quantity_ns(d->visit_s), .memory_bytes = d->cap_bytes,
+		.available_bytes = d->cap_bytes, .cap_bytes = d->cap_bytes, .reserved_bytes = d->reserved_bytes, .disk_direct_bps = whole(d->disk_rate), .reader = 2,
+		.n_rates = 1, .rates = {{type, whole(cluster_cpu_rate(d, type)), whole(d->cpu_flops)}}};
+}
+
 static enum err open_world(struct host *h, struct errmsg *em)
 {
 	const struct scenario *s = h->s;
 	for (int32_t i = 0; i < h->n_machines; i++) {
 		memcpy(h->machines[i].name, s->devices[h->devices[i]].name, NAME_CAP);
 		h->machines[i].is_enrolled = true;
+		h->machines[i].profile = profile_of(&s->devices[h->devices[i]], s->shape.type);
+		if (device_profile_check(&h->machines[i].profile, NULL) != OK) // a scenario may have slower machines than anybody joins with
+			h->machines[i].profile.n_threads = 0;
 	}
 	struct sim_config c = {
 		.seed = s->seed,

@@ -60,6 +60,7 @@ struct sim_machine {
 	struct sim_speed speed;
 	bool is_enrolled;     // a member from the start; else it joins when sim_world_invite says so
 	int32_t layers_max;   // it has memory for; 0: it does not say
+	struct device_profile profile; // what it tells of itself; n_threads 0: nothing
 };
 
 // ---- What an observer sees

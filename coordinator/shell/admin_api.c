@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "coordinator/shell/answer.h"
 #include "coordinator/shell/chains_json.h"
+#include "coordinator/shell/figures_json.h"
 #include "coordinator/shell/prompt.h"
 #include "engine/sampler.h"
 #include "net/admin_socket.h"
@@ -125,6 +126,7 @@ static json_t *member_json(const struct coord_runtime *coord, const struct coord
 	add_round_trip(o, "next_rtt_ms", "next_rtt_n", &m->next_rtt);
 	add_report(o, m);
 	add_weights(o, &m->report.weights);
+	figures_json_add(o, m);
 	struct block_progress p;
 	if (coord_runtime_blocks(coord, m->id, &p) && p.bytes_total > 0)
 		add_blocks(o, &p);

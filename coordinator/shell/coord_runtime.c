@@ -424,6 +424,9 @@ static enum err start(struct coord_runtime *rt, struct errmsg *em)
 		ev.u.restored.invites = r->invites;
 		ev.u.restored.n_invites = r->n_invites;
 		step(rt, &ev);
+		struct coord_event probed = {.type = COORD_EV_PROBED, .u.probed.profile = rt->p.profile};
+		if (rt->p.profile != NULL)
+			step(rt, &probed);
 	}
 	sodium_memzero(r, sizeof *r);
 	free(r);

@@ -38,6 +38,8 @@ struct coord_runtime_params {
 	uint64_t upload_max;       // bytes per second of blocks given to members; 0: no limit but the one that decoding sets
 	const struct link_limits *limits;
 
+	const struct device_profile *profile; // of this machine, where no node beside the coordinator tells; NULL: not known
+
 	// The node on this machine (core.has_local_node): its two links, of which this is end 0.
 	struct local_link *local_control, *local_data;
 };

@@ -52,6 +52,7 @@ struct node_runtime {
 	struct kept_disk *kept_disk; // NULL: nothing is kept on disk
 	const struct kept_disk_done *fetched; // of the event being handled
 	struct rt_job forward, load, store;
+	struct background_probe *probe; // NULL: it does not measure
 };
 
 static void step(struct node_runtime *rt, struct node_event *ev);
@@ -376,6 +377,15 @@ static void fx_store(struct node_runtime *rt, const struct node_effect *f)
 	job_start(rt, &rt->store, run_store);
 }
 
+static void on_probed(void *ctx, enum err err, const char *text, const struct device_profile *profile)
+{
+	struct node_event ev = {.type = NODE_EV_PROBED};
+	ev.u.probed.err = err;
+	ev.u.probed.text = text;
+	ev.u.probed.profile = profile;
+	step(ctx, &ev);
+}
+
 // ---- the core
 
 static void fx_send(struct node_runtime *rt, const struct node_effect *f)
@@ -419,6 +429,8 @@ static void carry_out(struct node_runtime *rt, const struct node_effect *f)
 	case NODE_FX_FETCH_DISK: kept_disk_read(rt->kept_disk, f); break;
 	case NODE_FX_TAKE_FETCHED: fx_take_fetched(rt, f); break;
 	case NODE_FX_STORE: fx_store(rt, f); break;
+	case NODE_FX_PROBE: background_probe_start(rt->probe); break;
+	case NODE_FX_STOP_PROBE: background_probe_stop(rt->probe); break;
 	case NODE_FX_LOG: log_line(rt->p.log, (enum log_level)f->u.log.level, "%s", f->u.log.text); break;
 	case NODE_FX_EXIT: fx_exit(rt, f); break;
 	}
@@ -487,6 +499,18 @@ static enum err open_links(struct node_runtime *rt, struct errmsg *em)
 	return e;
 }
 
+static enum err open_probe(struct node_runtime *rt, struct errmsg *em)
+{
+	if (!rt->p.core.may_probe)
+		return OK;
+	struct background_probe_params p = *rt->p.probe;
+	p.loop = rt->p.loop;
+	p.worker = rt->p.worker;
+	p.on_done = on_probed;
+	p.done_ctx = rt;
+	return background_probe_open(&p, &rt->probe, em);
+}
+
 enum err node_runtime_open(const struct node_runtime_params *p, struct node_runtime **out, struct errmsg *em)
 {
 	struct node_runtime *rt = calloc(1, sizeof *rt);
@@ -506,6 +530,8 @@ enum err node_runtime_open(const struct node_runtime_params *p, struct node_runt
 	if (e == OK && p->core.keep_disk_bytes > 0)
 		e = kept_disk_open(p->keep_dir, p->loop, on_kept_disk, rt, &rt->kept_disk, em);
 	if (e == OK)
+		e = open_probe(rt, em);
+	if (e == OK)
 		e = open_links(rt, em);
 	if (e != OK) {
 		node_runtime_close(rt);
@@ -514,6 +540,8 @@ enum err node_runtime_open(const struct node_runtime_params *p, struct node_runt
 	node_init(rt->core, &rt->p.core);
 	struct node_event ev = {.type = NODE_EV_START};
 	step(rt, &ev);
+	if (p->profile != NULL)
+		on_probed(rt, OK, "", p->profile);
 	if (p->core.local)
 		node_link_host_start_local(rt->links);
 	*out = rt;
@@ -536,6 +564,7 @@ void node_runtime_close(struct node_runtime *rt)
 	node_link_host_close(rt->links);
 	loop_timer_clear(rt->p.loop, &rt->timer);
 	loop_run_until(rt->p.loop, jobs_are_done, rt, INT64_MAX); // a batch under way ends within seconds
+	background_probe_close(rt->probe);
 	stage_work_close(rt->work);
 	stage_work_close(rt->load.work);
 	kept_store_close(&rt->kept);

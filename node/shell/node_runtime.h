@@ -14,6 +14,7 @@
 #include "net/local_link.h"
 #include "net/loop.h"
 #include "node/node.h"
+#include "node/shell/background_probe.h"
 #include "proto/lnk1.h"
 
 struct node_runtime;
@@ -36,6 +37,8 @@ struct node_runtime_params {
 	struct node_config core;   // port is filled in from the listener
 	struct node_memory memory;
 	const char *keep_dir;      // where kept states go that pass memory; not looked at when core.keep_disk_bytes is 0
+	const struct device_profile *profile; // of this machine, measured before; NULL: it is not known. Copied
+	const struct background_probe_params *probe; // how to measure it, when core.may_probe; loop, worker and on_done are filled in. Copied
 
 	// Local only: the two links to the coordinator, of which this is end 1.
 	struct local_link *local_control, *local_data;

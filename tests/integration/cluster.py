@@ -177,7 +177,8 @@ class Cluster:
         if not {"--plan", "--split"} & set(options):
             options = ("--plan", "even", *options) # these machines are equal, and one alone would be the fastest
         web = ["--http", "127.0.0.1:%d" % (0 if http is True else http)] if http else ["--no-http"]
-        p = self.start(name, "serve", self.model, "--state", self.state(name), "--listen", listen or "127.0.0.1:%d" % port, *web, *options)
+        p = self.start(name, "serve", self.model, "--state", self.state(name), "--listen", listen or "127.0.0.1:%d" % port, "--no-probe", *web,
+                       *options)
 
         def ready():
             assert p.is_running(), "serve ended with code %s:\n%s" % (p.popen.returncode, p.log())
@@ -208,9 +209,9 @@ class Cluster:
 
     # Nodes
 
-    def join(self, name, *options, invite=None, listen="127.0.0.1:0"):
-        """Starts a node: with an invite of its own the first time, as the member it is later."""
-        argv = ["join", "--model", self.model, "--state", self.state(name), "--name", name, "--listen", listen, *options]
+    def join(self, name, *options, invite=None, listen="127.0.0.1:0", probe=False):
+        """Starts a node: with an invite of its own the first time, as the member it is later. probe: it may measure this machine."""
+        argv = ["join", "--model", self.model, "--state", self.state(name), "--name", name, "--listen", listen, *([] if probe else ["--no-probe"]), *options]
         if invite is not None or not self.state(name).exists():
             path = self.folder / ("%s.invite" % name)
             path.touch(0o600)

@@ -8,7 +8,7 @@ from cluster import BIN as HEARTH, PATIENCE, ROOT
 
 pytestmark = pytest.mark.covering
 
-COMMANDS = ["run", "serve", "invite", "join", "revoke", "drain", "status", "inspect", "tokenize", "trace", "sim", "emulate", "cache"]
+COMMANDS = ["run", "serve", "invite", "join", "revoke", "drain", "status", "inspect", "tokenize", "trace", "sim", "emulate", "cache", "probe"]
 
 
 def hearth(*args):

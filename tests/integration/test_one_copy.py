@@ -21,7 +21,7 @@ def cache(cluster, name):
 
 def join_without(cluster, name, *options, at=None):
     """Starts a node that has no model file, with a cache of its own, or one `at` a given place."""
-    argv = ["join", "--state", cluster.state(name), "--name", name, "--listen", "127.0.0.1:0", "--cache", at or cache(cluster, name), "--threads", "1", *options]
+    argv = ["join", "--state", cluster.state(name), "--name", name, "--listen", "127.0.0.1:0", "--cache", at or cache(cluster, name), "--threads", "1", "--no-probe", *options]
     if not cluster.state(name).exists():
         path = cluster.folder / ("%s.invite" % name)
         path.touch(0o600)

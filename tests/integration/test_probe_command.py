@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 
 import pytest
-from cluster import PATIENCE
+from cluster import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.covering, pytest.mark.deadline(240)]
 
@@ -73,3 +73,32 @@ def test_what_cannot_be_measured_is_said(probe, tmp_path):
     ran = probe("--json")
     assert ran.returncode == 0 and "not kept" in ran.stderr
     check_figures(json.loads(ran.stdout))
+
+
+def node(cluster, name):
+    return next((n for n in cluster.status()["nodes"] if n["name"] == name), {})
+
+
+def test_a_node_tells_what_was_measured_of_its_machine(cluster, tmp_path):
+    cache = tmp_path / "cache"
+    measured = json.loads(cluster.command("probe", cluster.model, "--threads", 1, "--cache", cache, "--json", seconds=120).stdout)
+    cluster.serve("--no-node", "--nodes", 1)
+    cluster.join("a", "--threads", 1, "--cache", cache, "--mem", "1G")
+    cluster.wait_ready()
+    told = wait_until(lambda: node(cluster, "a").get("profile"), 20, "node a's profile")
+    assert told["rates"] == measured["rates"] and told["visit_ns"] == measured["visit_ns"]
+    assert told["memory_cap_bytes"] == 2**30 and 0 < told["memory_reserved_bytes"] < 2**30
+    text = cluster.command("status", "--state", cluster.state("coordinator")).stdout
+    assert "1.0 for Hearth" in text and "q4_1 weights" in text
+
+
+def test_a_node_that_knows_nothing_of_its_machine_measures_it_when_it_has_nothing_to_do(cluster, tmp_path):
+    cluster.serve("--no-node", "--nodes", 1)
+    joined = cluster.join("a", "--threads", 1, "--cache", tmp_path / "cache", probe=True)
+    cluster.wait_ready()
+    assert "profile" not in node(cluster, "a")
+    assert len(cluster.run("One two three", n=4)["output_ids"]) == 4  # joining and answering did not wait for it
+    told = wait_until(lambda: node(cluster, "a").get("profile"), 60, "node a's profile")
+    assert told["rates"][0]["decode_bytes_per_s"] > 1e6 and told["rates"][0]["type"] == "q4_1"
+    joined.wait_log("this machine was measured")
+    assert len(list((tmp_path / "cache").glob("probe-*"))) == 1
