@@ -135,6 +135,7 @@ static void print_summary(FILE *to, const struct check_summary *s, double second
 	fprintf(to, "seeds with plans by cost %" PRIu64 ", with a move to a better one %" PRIu64 "\n", s->seeds_by_cost, s->seeds_with_better);
 	fprintf(to, "%u plans of a piped ring; %u batches of lost layers only, %u states fetched from what a stage had kept\n", c->n_piped, c->n_partial, c->n_fetched);
 	fprintf(to, "%u states kept on disk, %u read back, %u writes or reads refused or damaged\n", c->n_kept_disk, c->n_fetched_disk, c->n_disk_refused);
+	fprintf(to, "%u parts fetched before a plan counted on them, %u loads that waited for blocks\n", c->n_prepared, c->n_waited);
 	fprintf(to, "%" PRIu64 " events, %" PRIu64 " frames, %u handshakes; really encrypted %" PRIu64 " seeds, run twice %" PRIu64 "\n", c->n_events, c->n_frames,
 		c->n_handshakes, s->n_encrypted, s->n_twice);
 	fprintf(to, "%-12s %8s %8s\n", "faults", "drawn", "done");

@@ -28,6 +28,12 @@ struct member {
 	bool load_failed;       // its last part, detail says why; until it loads one, or says Hello
 	int64_t retry_ns;       // until then no plan counts on it; 0: plans do
 	struct backoff backoff; // of that pause
+	// Of one that fetches: layers that it said it holds, and what it was asked to fetch.
+	struct layer_set held;
+	uint64_t ask_serial;
+	struct layer_spans asked;
+	bool asks;            // for `asked`, with no answer yet
+	int64_t ask_again_ns; // it could not: not before; 0: at any time
 	bool leaving;
 	bool drained; // an operator wants it without layers
 	bool bye_sent;
@@ -132,6 +138,9 @@ struct chain {
 	char waiting_for[REASON_CAP];
 	struct plan base; // of a placement: its layers, and who holds them now; n_stages 0: no plan yet
 	int32_t n_wanted; // of members that were dealt: how many it began with
+	struct plan prospect; // what it would have if every block were everywhere; n_stages 0: none, or nobody fetches
+	int64_t prospect_ns;  // since when
+	bool prospect_moves;  // it is worth a change even under answers
 
 	int32_t *slot_owner; // (n_slots) session index; -1: free
 	int32_t hop_credits; // of each hop in each round, under this plan
@@ -339,6 +348,10 @@ void planning_forget_pairs(struct coordinator *c, struct node_id id);
 void planning_retry(struct coordinator *c);
 int64_t planning_deadline_ns(struct coordinator *c);
 
+// planning_split parts the layers among these: evenly, or as the operator gave them. False: that is not possible, and `why` says so.
+bool planning_split(const struct coordinator *c, const struct candidates *who, struct plan *out, char why[REASON_CAP]);
+// planning_is_somebody tells whether there is anybody to plan with; if not, `why` says who is missing.
+bool planning_is_somebody(const struct coordinator *c, const struct chain *ch, int32_t n, char why[REASON_CAP]);
 // planning_find_candidates: `names` are borrowed of the members.
 void planning_find_candidates(const struct coordinator *c, const struct chain *ch, struct candidates *out);
 bool planning_same_stages(const struct plan *a, const struct plan *b);
@@ -359,11 +372,33 @@ void proposals_on_figures(struct coordinator *c, int32_t member, bool is_first);
 void proposals_tick(struct coordinator *c, struct coord_effects *fx);
 int64_t proposals_deadline_ns(const struct coordinator *c);
 
+// prefetch.c
+// prefetch_renew looks what each chain would have if every block were everywhere; prefetch_ask asks members for the blocks of that. Both when members
+// or plans changed.
+void prefetch_renew(struct coordinator *c, struct coord_effects *fx);
+void prefetch_ask(struct coordinator *c, struct coord_effects *fx);
+// prefetch_is_here: every stage of the plan holds its layers' blocks.
+bool prefetch_is_here(const struct coordinator *c, const struct plan *p);
+bool prefetch_holds(const struct member *m, const struct layer_spans *layers);
+// prefetch_is_due: what a chain would have is here, and it has not got it.
+bool prefetch_is_due(const struct coordinator *c, const struct chain *ch);
+// prefetch_can_keep: the chain's last plan needs no block that is not here, and nobody of it is gone.
+bool prefetch_can_keep(const struct coordinator *c, const struct chain *ch);
+// prefetch_choose finds a plan for which nobody waits for blocks. False: there is none.
+bool prefetch_choose(const struct coordinator *c, const struct chain *ch, const struct candidates *who, struct plan *out);
+void prefetch_forget(struct member *m); // its control link is gone
+void prefetch_on_hello(struct member *m, const struct msg_hello *h);
+void prefetch_on_loaded(struct member *m, const struct layer_spans *layers);
+void prefetch_on_prepared(struct coordinator *c, int32_t member, uint64_t serial, const char *error, struct coord_effects *fx);
+bool prefetch_retry(struct coordinator *c, struct member *m); // true: its pause is over
+void prefetch_check(const struct coordinator *c);
+
 // placement.c
 // placement_update gives members to chains, and takes from them who is not needed.
 void placement_update(struct coordinator *c);
-// placement_choose fills `out` for a chain of a placement, and `base` with who holds its layers then; false: `why` says what is missing.
-bool placement_choose(const struct coordinator *c, const struct chain *ch, struct plan *out, struct plan *base, char why[REASON_CAP]);
+// placement_choose fills `out` for a chain of a placement, and `base` with who holds its layers then; false: `why` says what is missing. is_now: only
+// such as stand by with their blocks take a gap.
+bool placement_choose(const struct coordinator *c, const struct chain *ch, bool is_now, struct plan *out, struct plan *base, char why[REASON_CAP]);
 // placement_on_plan: a chain's plan was made. Who is in it belongs to the chain.
 void placement_on_plan(struct coordinator *c, struct chain *ch);
 // placement_spares finds members that stand by for the gaps of a lost plan; returns how many.

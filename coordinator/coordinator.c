@@ -12,7 +12,7 @@
 // The worst cases: every session of a failed batch ends, and every stage is told of each; or every member is told of something, every link pinged.
 static int32_t effects_max(const struct coordinator_config *config)
 {
-	return coordinator_n_sessions(config) * (STAGES_MAX + 8) + (2 + LINKS_PER_MEMBER) * 2 * coordinator_n_members_max(config) +
+	return coordinator_n_sessions(config) * (STAGES_MAX + 8) + (3 + LINKS_PER_MEMBER) * 2 * coordinator_n_members_max(config) +
 		768 * coordinator_n_chains(config);
 }
 
@@ -162,6 +162,7 @@ static void on_control(struct coordinator *c, struct coord_link *l, const uint8_
 	case MSG_PEER_LINK: on_peer_link(c, member, &m, fx); return;
 	case MSG_LINK_RTT: member_figures_on_link(c, member, &m); return;
 	case MSG_PROFILE: member_figures_on_profile(c, member, &m.u.profile); return;
+	case MSG_PREPARED: prefetch_on_prepared(c, member, m.u.prepared.serial, m.u.prepared.error, fx); return;
 	case MSG_NODE_REPORT: c->members[member].report = m.u.node_report; return;
 	case MSG_LEAVING:
 		c->members[member].leaving = true;
@@ -458,7 +459,7 @@ static const char *state_words(const struct coordinator *c, const struct member 
 	case MEMBER_ABSENT: return "absent";
 	case MEMBER_CONNECTED: return "connected";
 	case MEMBER_REFUSED: return "refused";
-	case MEMBER_READY: return m->load_failed ? "cannot load" : !m->has_data ? "connected" : m->chain < 0 ? "standby" : "ready";
+	case MEMBER_READY: return m->load_failed ? "cannot load" : !m->has_data ? "connected" : m->asks && m->stage < 0 ? "fetching" : m->chain < 0 ? "standby" : "ready";
 	}
 	return "";
 }
@@ -560,6 +561,7 @@ void coordinator_check(const struct coordinator *c)
 	ASSERT(used == count_bufs(c));
 	for (int32_t i = 0; i < c->n_chains; i++)
 		check_chain(c, &c->chains[i]);
+	prefetch_check(c);
 	for (int32_t i = 0; i < c->n_sessions; i++) {
 		const struct session *s = &c->sessions[i];
 		if (s->state != SESSION_ACTIVE)

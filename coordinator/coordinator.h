@@ -380,7 +380,7 @@ uint32_t coordinator_n_better(const struct coordinator *c); // moves of a chain 
 struct coord_member_status {
 	struct node_id id;
 	char name[NAME_CAP];
-	char state[32];      // "ready", "standby", "connected", "absent", "leaving", "draining", "drained", "suspect", "cannot load", "refused"
+	char state[32];      // "ready", "standby", "fetching", "connected", "absent", "leaving", "draining", "drained", "suspect", "cannot load", "refused"
 	char detail[REASON_CAP]; // why it is refused or was lost; ""
 	char remote[ADDR_CAP];
 	bool is_local;

@@ -373,6 +373,7 @@ void members_on_hello(struct coordinator *c, int32_t member, const struct msg_he
 	if (m->stage >= 0 && !keeps_plan)
 		coord_lose_member(c, member, "it has forgotten its part", fx);
 	m->hello = *h;
+	prefetch_on_hello(m, h);
 	m->report = (struct msg_node_report){.disk_written = 0}; // its process may be another one
 	if (!h->kept)
 		m->kv_epoch.v = 0;

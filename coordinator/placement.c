@@ -29,21 +29,23 @@ static bool is_named_in(const struct plan *p, struct node_id id)
 	return false;
 }
 
-// is_better: one that was not lost lately, then one with less room to waste.
-static bool is_better(const struct member *a, const struct member *b)
+// is_better: one that has the blocks, then one that was not lost lately, then one with less room to waste.
+static bool is_better(const struct member *a, const struct member *b, const struct layer_spans *layers)
 {
+	if (prefetch_holds(a, layers) != prefetch_holds(b, layers))
+		return prefetch_holds(a, layers);
 	if ((a->settle_ns == 0) != (b->settle_ns == 0))
 		return a->settle_ns == 0;
 	return a->hello.layers_max < b->hello.layers_max;
 }
 
-// find_spare returns who stands by for n layers and is not in `p` yet; -1: nobody.
-static int32_t find_spare(const struct coordinator *c, int32_t n_layers, const struct plan *p)
+// find_spare returns who stands by for these layers and is not in `p` yet; -1: nobody.
+static int32_t find_spare(const struct coordinator *c, const struct layer_spans *layers, const struct plan *p)
 {
 	int32_t best = -1;
 	for (int32_t i = 0; i < c->n_members; i++) {
 		const struct member *m = &c->members[i];
-		if (is_spare(m) && can_hold(m, n_layers) && (best < 0 || is_better(m, &c->members[best])) && !is_named_in(p, m->record.id))
+		if (is_spare(m) && can_hold(m, layer_spans_count(layers)) && (best < 0 || is_better(m, &c->members[best], layers)) && !is_named_in(p, m->record.id))
 			best = i;
 	}
 	return best;
@@ -57,7 +59,7 @@ int32_t placement_spares(const struct coordinator *c, const struct chain *ch, st
 		int32_t k = member_of_stage(c, ch, i), spare;
 		if (k >= 0 && member_is_eligible(&c->members[k]))
 			continue;
-		if ((spare = find_spare(c, layer_spans_count(&p.stages[i].layers), &p)) < 0)
+		if ((spare = find_spare(c, &p.stages[i].layers, &p)) < 0)
 			continue;
 		p.stages[i].node = out[n++] = c->members[spare].record.id;
 	}
@@ -119,7 +121,7 @@ static bool has_room(const struct coordinator *c, const struct plan *p, char why
 	return true;
 }
 
-bool placement_choose(const struct coordinator *c, const struct chain *ch, struct plan *out, struct plan *base, char why[REASON_CAP])
+bool placement_choose(const struct coordinator *c, const struct chain *ch, bool is_now, struct plan *out, struct plan *base, char why[REASON_CAP])
 {
 	bool alive[STAGES_MAX];
 	int32_t n_alive = 0;
@@ -132,8 +134,8 @@ bool placement_choose(const struct coordinator *c, const struct chain *ch, struc
 	for (int32_t i = 0; i < base->n_stages; i++) {
 		struct plan_stage *st = &base->stages[i];
 		alive[i] = is_here(c, ch, st->node);
-		int32_t spare = alive[i] ? -1 : find_spare(c, layer_spans_count(&st->layers), base);
-		if (spare >= 0) {
+		int32_t spare = alive[i] ? -1 : find_spare(c, &st->layers, base);
+		if (spare >= 0 && (!is_now || prefetch_holds(&c->members[spare], &st->layers))) {
 			st->node = c->members[spare].record.id;
 			alive[i] = true;
 		}

@@ -274,8 +274,7 @@ void planning_find_candidates(const struct coordinator *c, const struct chain *c
 	}
 }
 
-// is_somebody tells whether there is anybody to plan with; if not, `why` says who is missing.
-static bool is_somebody(const struct coordinator *c, const struct chain *ch, int32_t n, char why[REASON_CAP])
+bool planning_is_somebody(const struct coordinator *c, const struct chain *ch, int32_t n, char why[REASON_CAP])
 {
 	if (!placement_is_enough(c, why))
 		return false;
@@ -303,31 +302,74 @@ static bool choose_repair(const struct coordinator *c, const struct chain *ch, c
 	return repair(ch, nodes, who->n + n_spares, out) && (c->config.n_split == 0 || out->n_stages == c->config.n_split);
 }
 
+bool planning_split(const struct coordinator *c, const struct candidates *who, struct plan *out, char why[REASON_CAP])
+{
+	struct plan_want want = {.nodes = who->nodes, .n = who->n, .n_layers = c->config.n_layers, .n_rounds = c->config.n_rounds};
+	struct errmsg em;
+	if (c->config.n_split == 0) {
+		plan_even(&want, out);
+		return true;
+	}
+	if (who->n < c->config.n_split)
+		return planning_say_missing(c, why, "stages of --split", who->n, c->config.n_split);
+	want.n = c->config.n_split;
+	if (plan_given(&want, who->names, c->config.split, out, &em) != OK) {
+		text_copy(why, REASON_CAP, em.text);
+		return false;
+	}
+	return true;
+}
+
+// choose_best fills `out` as if every block were everywhere.
+static bool choose_best(const struct coordinator *c, const struct chain *ch, struct choice *out, char why[REASON_CAP])
+{
+	out->is_repair = choose_repair(c, ch, &out->who, &out->plan);
+	if (out->is_repair)
+		return true;
+	if (prefetch_is_due(c, ch)) {
+		out->plan = ch->prospect;
+		return true;
+	}
+	if (c->config.n_split == 0) {
+		enum proposal_verdict verdict = proposals_choose(c, ch, &out->who, &out->plan);
+		out->must_ask = verdict == PROPOSAL_ASK;
+		if (verdict != PROPOSAL_UNKNOWN)
+			return true;
+	}
+	return planning_split(c, &out->who, &out->plan, why);
+}
+
 // choose_own fills `out` from who is here of the chain; false when that is not enough, and `why` says so.
 static bool choose_own(const struct coordinator *c, const struct chain *ch, struct choice *out, char why[REASON_CAP])
 {
 	struct candidates *who = &out->who;
 	planning_find_candidates(c, ch, who);
-	if (!is_somebody(c, ch, who->n, why))
+	if (!planning_is_somebody(c, ch, who->n, why) || !choose_best(c, ch, out, why))
 		return false;
-	out->is_repair = choose_repair(c, ch, who, &out->plan);
-	if (out->is_repair)
+	if (out->must_ask || prefetch_is_here(c, &out->plan))
 		return true;
-	struct plan_want want = {.nodes = who->nodes, .n = who->n, .n_layers = c->config.n_layers, .n_rounds = c->config.n_rounds};
-	if (c->config.n_split == 0) {
-		enum proposal_verdict verdict = proposals_choose(c, ch, who, &out->plan);
-		out->must_ask = verdict == PROPOSAL_ASK;
-		if (verdict == PROPOSAL_UNKNOWN)
-			plan_even(&want, &out->plan);
-		return true;
-	}
-	if (who->n < c->config.n_split)
-		return planning_say_missing(c, why, "stages of --split", who->n, c->config.n_split);
-	struct errmsg em;
-	want.n = c->config.n_split;
-	if (plan_given(&want, who->names, c->config.split, &out->plan, &em) != OK) {
-		text_copy(why, REASON_CAP, em.text);
+	struct plan present;
+	if (!prefetch_choose(c, ch, who, &present))
+		return true; // nobody else can hold those layers: they are waited for
+	out->is_repair = ch->plan_repaired && planning_same_stages(&present, &ch->plan);
+	out->plan = present;
+	return true;
+}
+
+// choose_placed: like choose_own, with a layout that an operator gave.
+static bool choose_placed(const struct coordinator *c, const struct chain *ch, struct choice *out, char why[REASON_CAP])
+{
+	struct choice now;
+	if (!placement_choose(c, ch, false, &out->plan, &out->base, why))
 		return false;
+	if (ch->base.n_stages == 0 || prefetch_is_here(c, &out->plan))
+		return true;
+	if (prefetch_can_keep(c, ch)) {
+		out->plan = ch->plan;
+		out->base = ch->base;
+	} else if (placement_choose(c, ch, true, &now.plan, &now.base, why) && prefetch_is_here(c, &now.plan)) {
+		out->plan = now.plan;
+		out->base = now.base;
 	}
 	return true;
 }
@@ -336,7 +378,7 @@ static bool choose(const struct coordinator *c, const struct chain *ch, struct c
 {
 	out->is_repair = out->must_ask = false;
 	if (c->config.placement != NULL)
-		return placement_choose(c, ch, &out->plan, &out->base, why);
+		return choose_placed(c, ch, out, why);
 	return choose_own(c, ch, out, why);
 }
 
@@ -429,11 +471,12 @@ static void make_plan(struct coordinator *c, struct chain *ch, struct coord_effe
 		proposals_ask(c, ch, &next.who, true, fx);
 		return;
 	}
+	ch->prospect_moves = ch->prospect_moves || ch->plan_moves;
 	ch->plan_moves = false;
 	if (!next.is_repair)
 		ch->proposal.is_wanted = false;
-	if (ch->plan_state == PLAN_READY && planning_same_stages(&next.plan, &ch->plan)) {
-		ch->plan_repaired = false;
+	if (ch->plan_state != PLAN_NONE && planning_same_stages(&next.plan, &ch->plan)) {
+		ch->plan_repaired = ch->plan_repaired && ch->plan_state != PLAN_READY;
 		return;
 	}
 	planning_drop(c, ch, fx);
@@ -486,9 +529,11 @@ static bool should_plan(const struct coordinator *c, const struct chain *ch)
 		return !may_come_back(c, ch);
 	if (ch->plan_state != PLAN_READY || is_idle || ch->plan_moves)
 		return true;
-	// A newcomer waits for the answers under way. Who leaves does not, as long as the others can go on: to move costs less than to wait.
+	// A newcomer waits for the answers under way. Who leaves does not, as long as the others can go on: to move costs less than to wait. To fetch does
+	// not: until they have the blocks it stays.
 	char why[REASON_CAP];
-	return somebody_leaves(c, ch) && planning_is_possible(c, ch, why);
+	struct choice next;
+	return somebody_leaves(c, ch) && choose(c, ch, &next, why) && (next.must_ask || prefetch_is_here(c, &next.plan));
 }
 
 static void pump_chain(struct coordinator *c, struct chain *ch, struct coord_effects *fx)
@@ -513,11 +558,14 @@ void planning_pump(struct coordinator *c, struct coord_effects *fx)
 	for (int pass = 0; pass < (c->is_single ? 1 : 2); pass++) { // who is free after the first one may be missed elsewhere
 		if (is_due)
 			placement_update(c);
+		if (is_due)
+			prefetch_renew(c, fx);
 		for (int32_t i = 0; i < c->n_chains; i++)
 			pump_chain(c, &c->chains[i], fx);
 	}
 	if (!c->has_news)
 		return;
+	prefetch_ask(c, fx);
 	tell_outsiders(c, fx);
 	say_bye(c, fx);
 	c->has_news = false;
@@ -537,6 +585,7 @@ void planning_retry(struct coordinator *c)
 			if (member_is_eligible(m))
 				planning_note(c, m, true);
 		}
+		(void)prefetch_retry(c, m);
 		if (m->retry_ns == 0 || c->now_ns < m->retry_ns)
 			continue;
 		m->retry_ns = 0;
@@ -556,6 +605,8 @@ static int64_t first_pause_ns(const struct coordinator *c)
 			first = m->retry_ns;
 		if (m->settle_ns != 0 && m->settle_ns < first)
 			first = m->settle_ns;
+		if (m->ask_again_ns != 0 && m->ask_again_ns < first)
+			first = m->ask_again_ns;
 	}
 	return first;
 }
@@ -607,6 +658,7 @@ void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch
 		return;
 	}
 	m->loaded = true;
+	prefetch_on_loaded(m, &ch->plan.stages[m->stage].layers);
 	if (m->load_failed)
 		m->detail[0] = '\0';
 	m->load_failed = false;

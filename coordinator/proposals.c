@@ -186,6 +186,7 @@ void proposals_on_planned(struct coordinator *c, const struct coord_event *ev, s
 	p->id = 0;
 	p->is_known = true;
 	p->err = ev->u.planned.err;
+	c->has_news = true; // members may have something to fetch for it
 	if (p->err != OK) {
 		if (p->is_wanted)
 			coord_log(fx, LOG_INFO, "layers are split evenly: %s", ev->u.planned.text);

@@ -105,6 +105,8 @@ void node_say_hello(struct node *n, struct node_effects *fx)
 	h->epoch = n->plan.epoch;
 	h->kept = n->has_kept;
 	h->layers_max = n->config.layers_max;
+	h->fetches = n->config.fetches;
+	h->held = n->held;
 	node_send_msg(n, fx, &m);
 	n->reported = (struct msg_node_report){.disk_written = 0}; // it forgets what was told
 	if (n->leaving) {
@@ -144,7 +146,7 @@ static void drop_next_plan(struct node *n)
 static void lose_plan(struct node *n)
 {
 	n->plan.epoch.v = 0;
-	n->loaded = false;
+	n->loaded = n->load_waits = false;
 	drop_next_plan(n);
 	stage_reset(n);
 }
@@ -154,8 +156,10 @@ void node_on_coordinator_lost(struct node *n, enum node_link_kind kind, struct n
 	bool has_control = node_link_of(n, n->config.coordinator, NODE_LINK_CONTROL) != NULL;
 	n->welcomed = n->welcomed && has_control;
 	lose_plan(n);
-	if (kind == NODE_LINK_CONTROL)
+	if (kind == NODE_LINK_CONTROL) {
 		n->newest_epoch.v = 0; // another run of the coordinator may count from below
+		prepare_lose(n);
+	}
 	if (has_control)
 		node_say_hello(n, fx); // the coordinator may not have noticed: what was on the link is lost, and so is the plan
 	else if (n->leaving && kind == NODE_LINK_CONTROL)
@@ -233,9 +237,12 @@ static void let_go(struct node *n, struct node_effects *fx)
 	node_log(fx, LOG_INFO, "the cluster's plan does without this machine for now: its layers are let go");
 }
 
-static void load(struct node *n, struct node_effects *fx)
+void node_load(struct node *n, struct node_effects *fx)
 {
 	const struct msg_plan *p = &n->plan;
+	n->load_waits = n->prepare_id != 0;
+	if (n->load_waits)
+		return;
 	if (n->engine.n_slots != p->n_slots || n->engine.ctx_len != p->ctx_len || n->engine.wire != p->wire)
 		kept_forget(n, fx);
 	n->load_id = ++n->next_id;
@@ -262,7 +269,7 @@ static void adopt_plan(struct node *n, const struct msg_plan *p, struct node_eff
 	n->plan.prev = prev;
 	n->plan.next = next;
 	n->has_next = false;
-	n->loaded = false;
+	n->loaded = n->load_waits = false;
 	change_peers(n, &p->prev, &p->next, fx);
 	stage_reset(n);
 	if (p->n_stages == 0) {
@@ -273,7 +280,7 @@ static void adopt_plan(struct node *n, const struct msg_plan *p, struct node_eff
 		n->loaded = true;
 		answer_loaded(n, "", fx);
 	} else {
-		load(n, fx);
+		node_load(n, fx);
 	}
 }
 
@@ -307,6 +314,7 @@ static void on_loaded(struct node *n, const struct node_event *ev, struct node_e
 		n->engine.epoch.v = 1; // any: it is there
 		n->engine.prev = n->engine.next = (struct msg_peer){0}; // their keys stay in one place, which a revocation wipes
 	}
+	prepare_on_loaded(n, ev->u.loaded.err);
 	if (n->has_next || n->plan.epoch.v == 0)
 		return;
 	n->loaded = ev->u.loaded.err == OK;
@@ -370,6 +378,7 @@ static void on_control(struct node *n, struct node_link *l, const uint8_t *data,
 		return;
 	case MSG_REFUSED: fx_exit(fx, ERR_STATE, m.u.refused.reason); return;
 	case MSG_PLAN: on_plan(n, &m.u.plan, fx); return;
+	case MSG_PREPARE: prepare_on_message(n, &m, fx); return;
 	case MSG_CANCEL:
 		if (m.u.cancel.epoch.v == n->plan.epoch.v && n->plan.epoch.v != 0)
 			stage_on_cancel(n, m.u.cancel.session, fx);
@@ -499,6 +508,7 @@ void node_step(struct node *n, const struct node_event *ev, struct node_effects 
 	case NODE_EV_LINK_DOWN: node_links_on_down(n, ev, fx); break;
 	case NODE_EV_MESSAGE: on_message(n, ev, fx); break;
 	case NODE_EV_LOADED: on_loaded(n, ev, fx); break;
+	case NODE_EV_PREPARED: prepare_on_done(n, ev, fx); break;
 	case NODE_EV_FORWARD_DONE: stage_on_forward_done(n, ev, fx); break;
 	case NODE_EV_STORED:
 		if (ev->u.stored.err != OK)
@@ -514,6 +524,7 @@ void node_step(struct node *n, const struct node_event *ev, struct node_effects 
 		adopt_plan(n, &n->next, fx);
 		drop_next_plan(n);
 	}
+	prepare_pump(n, fx);
 	stage_pump(n, fx);
 	node_probe_pump(n, fx);
 	report(n, fx);
@@ -562,6 +573,9 @@ void node_check(const struct node *n)
 		out += n->work[i].state == WORK_OUT;
 	}
 	ASSERT(queued == n->queue.n);
+	ASSERT(n->prepare_id == 0 || n->load_id == 0);
+	ASSERT(n->prepare_id != 0 || (!n->prepare_stops && !n->load_waits));
+	ASSERT(!n->load_waits || !n->loaded);
 	for (int32_t i = 0; i < ROUNDS_MAX; i++) {
 		const struct node_round *r = &n->rounds[i];
 		listed += r->out.n;

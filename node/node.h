@@ -15,6 +15,9 @@
 // and the credit counts, so that nothing lost is ever waited for. Frames of another epoch change nothing. What is not forgotten: the keys
 // and values of layers that stay here, and the states that were sent on (KEEP), so that after a loss only what was lost is computed again
 // (proto/frame.h, steps with a layer range). Both belong to a session; a step that builds on what is not here fails (STEP_NOT_KEPT).
+//
+// A node without the model file (`fetches`) is told which part it would have before a plan counts on it (Prepare): it fetches, the engine computes
+// on, and it says when those layers are here. A plan that comes meanwhile goes first.
 #ifndef HEARTH_NODE_NODE_H
 #define HEARTH_NODE_NODE_H
 
@@ -45,6 +48,7 @@ struct node_config {
 	int32_t n_layers;      // of the model file: a plan beyond it is refused
 	int32_t layers_max;    // it has memory for, as it tells the coordinator; 0: it does not say
 	int32_t hidden_dim;
+	bool fetches;          // it has no model file: what layers need is fetched (PREPARE, or else LOAD) before they are loaded
 	uint32_t n_threads;
 	char simd[SIMD_NAME_CAP];
 	uint16_t port;         // where it accepts node-to-node links; 0: nowhere
@@ -64,6 +68,7 @@ enum node_event_type {
 	NODE_EV_LINK_DOWN,
 	NODE_EV_MESSAGE,
 	NODE_EV_LOADED,
+	NODE_EV_PREPARED,
 	NODE_EV_FORWARD_DONE,
 	NODE_EV_STORED,
 	NODE_EV_KEPT,         // a KEEP_DISK is done
@@ -100,6 +105,11 @@ struct node_event {
 			const char *text; // when err
 			struct msg_weight_report weights; // as they are now; steps is not read
 		} loaded;
+		struct {
+			uint32_t id;
+			enum err err;
+			const char *text; // when err
+		} prepared;
 		struct {
 			uint32_t id;
 			const enum err *errs; // (n_items) in the order of the effect
@@ -146,6 +156,9 @@ enum node_effect_type {
 	NODE_FX_LOAD,       // open an engine for the layers, and n_bufs buffers of chunk_max tokens; what layers of the engine before it have
 	                    // computed stays, where slots and context are the same; answers LOADED
 	NODE_FX_STOP_LOAD,  // the LOAD under way is for a plan that is none any more: it may end early, with an error
+	NODE_FX_PREPARE,    // fetch what these layers need, beside what the engine has, which goes on computing; answers PREPARED. Only where nothing is being
+	                    // loaded or prepared
+	NODE_FX_STOP_PREPARE, // it may end early, with an error; what was fetched stays
 	NODE_FX_UNLOAD,     // close the engine and free the buffers: no plan needs this node. Only while no LOAD or FORWARD is under way
 	NODE_FX_FORWARD,    // answers FORWARD_DONE
 	NODE_FX_KEEP,       // copy n_tokens rows of buf to an entry of kept states, from position pos on
@@ -194,6 +207,10 @@ struct node_effect {
 			size_t buf_bytes;
 			enum wire_type wire;
 		} load;
+		struct {
+			uint32_t id;
+			struct layer_spans layers;
+		} prepare;
 		struct {
 			uint32_t id;
 			int32_t layer_begin, layer_end; // in one of the engine's spans: a part of it when lost ones are computed again

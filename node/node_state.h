@@ -125,6 +125,15 @@ struct node {
 	struct msg_plan engine; // what the engine was loaded for; epoch 0: nothing
 	bool has_memory;        // a LOAD was asked for, and no UNLOAD since
 
+	// What the coordinator would have it hold; serial 0: nothing that it waits for.
+	uint64_t prepare_serial, prepare_newest; // newest: since the control link was lost
+	struct layer_spans prepare_layers;
+	uint32_t prepare_id;           // 0: no PREPARE under way
+	struct layer_spans preparing;  // its layers
+	bool prepare_stops;
+	bool load_waits;               // the plan's LOAD, for the end of a PREPARE
+	struct layer_set held;         // layers known to be here whole, of a node that fetches
+
 	struct node_slot slots[SESSIONS_MAX];
 	struct session_id kv_session[SESSIONS_MAX]; // whose keys and values a slot holds, over plans
 	struct node_kept kept[KEPT_MAX]; // a slot's rounds side by side
@@ -191,6 +200,17 @@ struct node_link *node_next_direct(struct node *n); // the direct data link to t
 struct node_link *node_prev_direct(struct node *n);
 struct node_id node_peer_id(const uint8_t public_key[KEY_BYTES]);
 bool node_peer_is(const struct msg_peer *p, struct node_id id);
+
+void node_load(struct node *n, struct node_effects *fx); // what the plan wants, when nothing is loaded or prepared
+
+// prepare.c
+void prepare_on_message(struct node *n, const struct msg *m, struct node_effects *fx);
+void prepare_on_done(struct node *n, const struct node_event *ev, struct node_effects *fx);
+void prepare_pump(struct node *n, struct node_effects *fx);
+// prepare_on_loaded: the engine has its layers, or an error.
+void prepare_on_loaded(struct node *n, enum err err);
+// prepare_lose: who asked for it is gone. What is being fetched goes on: whoever comes will want much of it.
+void prepare_lose(struct node *n);
 
 // kept.c
 // kept_has tells whether the rows that enter a step's first layer are here; kept_fetch gets them, after that.

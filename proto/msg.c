@@ -155,6 +155,21 @@ static enum err get_addresses(const ProtobufCBinaryData *in, size_t n, struct ad
 
 // ---- one validator per message
 
+// get_layer_set: no layer beyond those that a model may have.
+static enum err get_layer_set(ProtobufCBinaryData in, struct layer_set *s, const char *field, struct errmsg *em)
+{
+	if (in.len > (LAYERS_MAX + 7) / 8)
+		return bad(em, field);
+	for (size_t i = 0; i < 8 * in.len; i++) {
+		if ((in.data[i / 8] >> (i % 8) & 1) == 0)
+			continue;
+		if (i >= LAYERS_MAX)
+			return bad(em, field);
+		layer_set_add(s, (int32_t)i);
+	}
+	return OK;
+}
+
 static enum err get_hello(const Hearth__Hello *p, struct msg_hello *m, struct errmsg *em)
 {
 	TRY(get_text(p->name, m->name, sizeof m->name, "name", em));
@@ -170,6 +185,8 @@ static enum err get_hello(const Hearth__Hello *p, struct msg_hello *m, struct er
 	m->port = (uint16_t)port;
 	m->epoch.v = p->plan_epoch;
 	m->kept = p->kept;
+	m->fetches = p->fetches;
+	TRY(get_layer_set(p->held, &m->held, "held", em));
 	return get_int(p->layers_max, 0, LAYERS_MAX, &m->layers_max, "layers_max", em);
 }
 
@@ -184,19 +201,25 @@ static enum err get_peer(const Hearth__Peer *p, struct msg_peer *m, struct errms
 	return get_addresses(p->addresses, p->n_addresses, &m->addresses, em);
 }
 
-// get_spans: one round or, in a ring of several machines, more; ascending; with a layer in one of them.
-static enum err get_spans(const Hearth__Plan *p, struct layer_spans *s, struct errmsg *em)
+// get_spans: ascending, at most n_max of them.
+static enum err get_spans(const uint32_t *begins, size_t n_begins, const uint32_t *ends, size_t n_ends, size_t n_max, struct layer_spans *s, struct errmsg *em)
 {
-	size_t n_max = p->n_stages > 1 ? ROUNDS_MAX : 1;
-	if (p->n_span_begins != p->n_span_ends || p->n_span_begins < 1 || p->n_span_begins > n_max)
+	if (n_begins != n_ends || n_begins > n_max)
 		return bad(em, "span_begins");
-	for (size_t i = 0; i < p->n_span_begins; i++) {
+	for (size_t i = 0; i < n_begins; i++) {
 		int32_t from = i > 0 ? s->at[i - 1].end : 0;
-		TRY(get_int(p->span_begins[i], (uint32_t)from, LAYERS_MAX, &s->at[i].begin, "span_begins", em));
-		TRY(get_int(p->span_ends[i], p->span_begins[i], LAYERS_MAX, &s->at[i].end, "span_ends", em));
+		TRY(get_int(begins[i], (uint32_t)from, LAYERS_MAX, &s->at[i].begin, "span_begins", em));
+		TRY(get_int(ends[i], begins[i], LAYERS_MAX, &s->at[i].end, "span_ends", em));
 	}
-	s->n = (int32_t)p->n_span_begins;
-	return layer_spans_count(s) > 0 ? OK : bad(em, "span_ends");
+	s->n = (int32_t)n_begins;
+	return n_begins == 0 || layer_spans_count(s) > 0 ? OK : bad(em, "span_ends");
+}
+
+// get_part: one round or, in a ring of several machines, more.
+static enum err get_part(const Hearth__Plan *p, struct layer_spans *s, struct errmsg *em)
+{
+	TRY(get_spans(p->span_begins, p->n_span_begins, p->span_ends, p->n_span_ends, p->n_stages > 1 ? ROUNDS_MAX : 1, s, em));
+	return s->n > 0 ? OK : bad(em, "span_begins");
 }
 
 static enum err get_plan(const Hearth__Plan *p, struct msg_plan *m, struct errmsg *em)
@@ -208,7 +231,7 @@ static enum err get_plan(const Hearth__Plan *p, struct msg_plan *m, struct errms
 		return OK;
 	TRY(get_int(p->n_stages, 1, STAGES_MAX, &m->n_stages, "n_stages", em));
 	TRY(get_int(p->stage, 0, p->n_stages - 1, &m->stage, "stage", em));
-	TRY(get_spans(p, &m->layers, em));
+	TRY(get_part(p, &m->layers, em));
 	int32_t wire = 0;
 	TRY(get_int(p->wire, 0, N_WIRE_TYPES - 1, &wire, "wire", em));
 	m->wire = (enum wire_type)wire;
@@ -358,6 +381,15 @@ static enum err get_body(const Hearth__Control *c, struct msg *m, struct errmsg 
 	case HEARTH__CONTROL__BODY_JOIN_ACK: m->type = MSG_JOIN_ACK; return OK;
 	case HEARTH__CONTROL__BODY_NODE_REPORT: m->type = MSG_NODE_REPORT; return get_node_report(c->node_report, &m->u.node_report, em);
 	case HEARTH__CONTROL__BODY_PROFILE: m->type = MSG_PROFILE; return get_profile(c->profile, &m->u.profile, em);
+	case HEARTH__CONTROL__BODY_PREPARE:
+		m->type = MSG_PREPARE;
+		m->u.prepare.serial = c->prepare->serial;
+		return c->prepare->serial == 0 ? bad(em, "serial: 0") : get_spans(c->prepare->span_begins, c->prepare->n_span_begins, c->prepare->span_ends,
+			c->prepare->n_span_ends, ROUNDS_MAX, &m->u.prepare.layers, em);
+	case HEARTH__CONTROL__BODY_PREPARED:
+		m->type = MSG_PREPARED;
+		m->u.prepared.serial = c->prepared->serial;
+		return get_text(c->prepared->error, m->u.prepared.error, REASON_CAP, "error", em);
 	case HEARTH__CONTROL__BODY_LINK_RTT: m->type = MSG_LINK_RTT; return get_link_rtt(c->link_rtt, m, em);
 	default: return errmsg_fail(em, ERR_FORMAT, "no known body");
 	}
@@ -426,6 +458,29 @@ static size_t pack(Hearth__Control *c, Hearth__Control__BodyCase body, uint8_t *
 	return 1 + hearth__control__pack(c, out + 1);
 }
 
+// layer_set_out writes the bytes of a set up to its last layer, and returns how many.
+static size_t layer_set_out(const struct layer_set *s, uint8_t out[(LAYERS_MAX + 7) / 8])
+{
+	size_t len = 0;
+	memset(out, 0, (LAYERS_MAX + 7) / 8);
+	for (int32_t i = 0; i < LAYERS_MAX; i++) {
+		if (!layer_set_has(s, i))
+			continue;
+		out[i / 8] |= (uint8_t)(1u << i % 8);
+		len = (size_t)i / 8 + 1;
+	}
+	return len;
+}
+
+static size_t spans_out(const struct layer_spans *s, uint32_t begins[ROUNDS_MAX], uint32_t ends[ROUNDS_MAX])
+{
+	for (int32_t i = 0; i < s->n; i++) {
+		begins[i] = (uint32_t)s->at[i].begin;
+		ends[i] = (uint32_t)s->at[i].end;
+	}
+	return (size_t)s->n;
+}
+
 static size_t put_hello(const struct msg_hello *m, Hearth__Control *c, uint8_t *out)
 {
 	ProtobufCBinaryData addresses[ADDRS_MAX];
@@ -440,6 +495,9 @@ static size_t put_hello(const struct msg_hello *m, Hearth__Control *c, uint8_t *
 	p.plan_epoch = m->epoch.v;
 	p.kept = m->kept;
 	p.layers_max = (uint32_t)m->layers_max;
+	uint8_t held[(LAYERS_MAX + 7) / 8];
+	p.fetches = m->fetches;
+	p.held = bytes_out(held, layer_set_out(&m->held, held));
 	c->hello = &p;
 	return pack(c, HEARTH__CONTROL__BODY_HELLO, out);
 }
@@ -452,11 +510,7 @@ static size_t put_plan(const struct msg_plan *m, Hearth__Control *c, uint8_t *ou
 	p.plan_epoch = m->epoch.v;
 	p.n_stages = (uint32_t)m->n_stages;
 	p.stage = (uint32_t)m->stage;
-	for (int32_t i = 0; i < m->layers.n; i++) {
-		begins[i] = (uint32_t)m->layers.at[i].begin;
-		ends[i] = (uint32_t)m->layers.at[i].end;
-	}
-	p.n_span_begins = p.n_span_ends = (size_t)m->layers.n;
+	p.n_span_begins = p.n_span_ends = spans_out(&m->layers, begins, ends);
 	p.span_begins = begins;
 	p.span_ends = ends;
 	p.wire = (uint32_t)m->wire;
@@ -468,6 +522,18 @@ static size_t put_plan(const struct msg_plan *m, Hearth__Control *c, uint8_t *ou
 	p.next = peer_out(&m->next, &next);
 	c->plan = &p;
 	return pack(c, HEARTH__CONTROL__BODY_PLAN, out);
+}
+
+static size_t put_prepare(const struct msg *m, Hearth__Control *c, uint8_t *out)
+{
+	uint32_t begins[ROUNDS_MAX], ends[ROUNDS_MAX];
+	Hearth__Prepare p = HEARTH__PREPARE__INIT;
+	p.serial = m->u.prepare.serial;
+	p.n_span_begins = p.n_span_ends = spans_out(&m->u.prepare.layers, begins, ends);
+	p.span_begins = begins;
+	p.span_ends = ends;
+	c->prepare = &p;
+	return pack(c, HEARTH__CONTROL__BODY_PREPARE, out);
 }
 
 static size_t put_grant(const struct msg_join_grant *m, Hearth__Control *c, uint8_t *out)
@@ -559,6 +625,7 @@ static size_t put_small(const struct msg *m, Hearth__Control *c, uint8_t *out)
 	Hearth__Welcome welcome = HEARTH__WELCOME__INIT;
 	Hearth__Refused refused = HEARTH__REFUSED__INIT;
 	Hearth__Loaded loaded = HEARTH__LOADED__INIT;
+	Hearth__Prepared prepared = HEARTH__PREPARED__INIT;
 	Hearth__Cancel cancel = HEARTH__CANCEL__INIT;
 	Hearth__StepFailed failed = HEARTH__STEP_FAILED__INIT;
 	Hearth__PeerLink peer_link = HEARTH__PEER_LINK__INIT;
@@ -583,6 +650,11 @@ static size_t put_small(const struct msg *m, Hearth__Control *c, uint8_t *out)
 		loaded.error = text_out(m->u.loaded.error);
 		c->loaded = &loaded;
 		return pack(c, HEARTH__CONTROL__BODY_LOADED, out);
+	case MSG_PREPARED:
+		prepared.serial = m->u.prepared.serial;
+		prepared.error = text_out(m->u.prepared.error);
+		c->prepared = &prepared;
+		return pack(c, HEARTH__CONTROL__BODY_PREPARED, out);
 	case MSG_CANCEL:
 		cancel.plan_epoch = m->u.cancel.epoch.v;
 		cancel.session = m->u.cancel.session.v;
@@ -633,6 +705,7 @@ size_t msg_encode(const struct msg *m, uint8_t out[MSG_ENCODED_MAX])
 	switch (m->type) {
 	case MSG_HELLO: return put_hello(&m->u.hello, &c, out);
 	case MSG_PLAN: return put_plan(&m->u.plan, &c, out);
+	case MSG_PREPARE: return put_prepare(m, &c, out);
 	case MSG_JOIN_GRANT: return put_grant(&m->u.join_grant, &c, out);
 	case MSG_LINK_RTT: return put_rtt(m, &c, out);
 	case MSG_PROFILE: return put_profile(&m->u.profile, &c, out);
@@ -648,6 +721,7 @@ const char *msg_name(enum msg_type t)
 		[MSG_REVOKED] = "Revoked", [MSG_LEAVING] = "Leaving", [MSG_BYE] = "Bye", [MSG_JOIN_GRANT] = "JoinGrant",
 		[MSG_JOIN_ACK] = "JoinAck", [MSG_LINK_RTT] = "LinkRtt", [MSG_NODE_REPORT] = "NodeReport",
 		[MSG_PROFILE] = "Profile",
+		[MSG_PREPARE] = "Prepare", [MSG_PREPARED] = "Prepared",
 	};
 	return (size_t)t < ARRAY_LEN(names) && names[t] ? names[t] : "unknown";
 }

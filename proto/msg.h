@@ -9,6 +9,7 @@
 #include "base/device_profile.h"
 #include "base/err.h"
 #include "base/ids.h"
+#include "base/layer_set.h"
 #include "base/layer_spans.h"
 #include "base/limits.h"
 #include "base/wire_type.h"
@@ -36,6 +37,8 @@ struct msg_hello {
 	struct plan_epoch epoch;
 	bool kept; // KV and sent states of its last plan are still there: the process did not end, no memory was let go
 	int32_t layers_max; // it has memory for; 0: it does not say
+	bool fetches;       // it has no model file: what a part needs is fetched first
+	struct layer_set held; // layers whose blocks it has and has compared; empty unless it fetches
 };
 
 struct msg_peer {
@@ -82,6 +85,8 @@ enum msg_type {
 	MSG_LINK_RTT,
 	MSG_NODE_REPORT,
 	MSG_PROFILE,
+	MSG_PREPARE,
+	MSG_PREPARED,
 };
 
 // Counts of one process of a node, each below 2^62.
@@ -152,6 +157,14 @@ struct msg {
 		} link_rtt;
 		struct msg_node_report node_report;
 		struct device_profile profile;
+		struct {
+			uint64_t serial; // not 0
+			struct layer_spans layers; // n 0: nothing is to be fetched any more
+		} prepare;
+		struct {
+			uint64_t serial;
+			char error[REASON_CAP]; // "": they are here
+		} prepared;
 	} u;
 };
 

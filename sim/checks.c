@@ -50,6 +50,30 @@ static void check_epoch(struct sim_world *w, uint64_t epoch)
 		w->epochs[w->n_epochs++] = epoch;
 }
 
+static bool is_here(const struct coord_status *st, struct node_id id)
+{
+	static const char *const words[] = {"ready", "standby", "fetching"};
+	for (int32_t i = 0; i < st->n_members; i++)
+		for (size_t k = 0; k < ARRAY_LEN(words) && node_id_is(st->members[i].id, id); k++)
+			if (strcmp(st->members[i].state, words[k]) == 0)
+				return true;
+	return false;
+}
+
+// could_go_on: a plan has computed, and none of its machines is gone, leaves or cannot load.
+static bool could_go_on(struct sim_world *w, const struct sim_ledger *l)
+{
+	struct coord_status st = {.members_cap = w->n_nodes + 1};
+	bool could = l->n_stages > 0 && l->n_lost == 0 && l->hops[0].steps_sent > 0;
+	if (!could || (st.members = calloc((size_t)st.members_cap, sizeof *st.members)) == NULL)
+		return false;
+	coordinator_status(w->head.core, &st);
+	for (int32_t i = 0; i < l->n_stages; i++)
+		could = could && is_here(&st, w->nodes[l->machine[i]].id);
+	free(st.members);
+	return could;
+}
+
 static void begin_plan(struct sim_world *w, const struct msg_plan *p)
 {
 	int32_t chain = coordinator_find_chain(w->head.core, p->epoch);
@@ -58,7 +82,8 @@ static void begin_plan(struct sim_world *w, const struct msg_plan *p)
 		return; // replaced within the step that made it
 	if (p->epoch.v < w->ledgers[chain].epoch)
 		sim_world_fail(w, "a plan of epoch %llu after one of %llu", (unsigned long long)p->epoch.v, (unsigned long long)w->ledgers[chain].epoch);
-	w->ledgers[chain] = (struct sim_ledger){.epoch = p->epoch.v, .n_stages = p->n_stages, .n_spans = p->n_stages * p->layers.n,
+	bool is_easy = w->n_fetchers > 0 && could_go_on(w, &w->ledgers[chain]);
+	w->ledgers[chain] = (struct sim_ledger){.is_easy = is_easy, .epoch = p->epoch.v, .n_stages = p->n_stages, .n_spans = p->n_stages * p->layers.n,
 		.hop_credits = p->hop_credits};
 	w->counts.n_plans++;
 	w->counts.n_piped += p->layers.n > 1;
@@ -76,6 +101,9 @@ void checks_on_plan(struct sim_world *w, int32_t machine, const struct msg_plan 
 	if (l == NULL)
 		return;
 	l->machine[p->stage] = machine;
+	if (l->is_easy && w->machines[machine].fetch_layer_ns > 0 && !layer_set_covers(&w->nodes[machine].blocks, &p->layers))
+		sim_world_fail(w, "plan epoch %llu waits for blocks that machine %d does not have, and the plan before it could have gone on",
+			(unsigned long long)p->epoch.v, machine);
 	for (int32_t i = 0; i < p->layers.n; i++) {
 		struct sim_record r = {.type = SIM_REC_STAGE, .begin_ns = w->now_ns, .end_ns = w->now_ns, .machine = machine, .epoch = p->epoch,
 			.index = i * p->n_stages + p->stage,

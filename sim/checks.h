@@ -27,6 +27,7 @@ struct sim_ledger {
 	int32_t machine[STAGES_MAX];
 	bool lost[STAGES_MAX];
 	int32_t n_lost;    // machines of the plan that went down since it was sent
+	bool is_easy;      // the one before it could have gone on: nobody waits for blocks because of it
 	struct sim_hop hops[SPANS_MAX + 1];
 };
 

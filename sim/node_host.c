@@ -114,6 +114,62 @@ static void fx_forward(struct sim_world *w, struct sim_node *n, const struct nod
 	sim_at(w, w->now_ns + sim_duration(w, &work), EV_FORWARDED, n->machine)->id = j->id;
 }
 
+// fetch_ns: how long the blocks that are missing take.
+static int64_t fetch_ns(const struct sim_world *w, const struct sim_node *n, const struct layer_spans *layers)
+{
+	int32_t n_missing = 0;
+	for (int32_t i = 0; i < layers->n; i++)
+		for (int32_t layer = layers->at[i].begin; layer < layers->at[i].end; layer++)
+			n_missing += !layer_set_has(&n->blocks, layer);
+	return n_missing * w->machines[n->machine].fetch_layer_ns;
+}
+
+static void fx_prepare(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
+{
+	if (n->prepares || w->machines[n->machine].fetch_layer_ns == 0)
+		sim_world_fail(w, "node %d fetches %s", n->machine, n->prepares ? "twice at once" : "what it has");
+	n->prepare = *f;
+	n->prepare_ns = w->now_ns;
+	n->prepares = true;
+	sim_at(w, w->now_ns + fetch_ns(w, n, &f->u.prepare.layers), EV_PREPARED, n->machine)->id = f->u.prepare.id;
+}
+
+// end_prepare keeps what came by now, layer by layer. True: all of it.
+static bool end_prepare(const struct sim_world *w, struct sim_node *n)
+{
+	const struct layer_spans *layers = &n->prepare.u.prepare.layers;
+	int64_t each_ns = w->machines[n->machine].fetch_layer_ns, n_come = (w->now_ns - n->prepare_ns) / (each_ns > 0 ? each_ns : 1);
+	n->prepares = false;
+	for (int32_t i = 0; i < layers->n; i++)
+		for (int32_t layer = layers->at[i].begin; layer < layers->at[i].end; layer++)
+			if (!layer_set_has(&n->blocks, layer) && n_come-- > 0)
+				layer_set_add(&n->blocks, layer);
+	return layer_set_covers(&n->blocks, layers);
+}
+
+static void on_prepared(struct sim_world *w, struct sim_node *n, uint32_t id)
+{
+	struct node_event ev = {.type = NODE_EV_PREPARED};
+	if (!n->prepares || n->prepare.u.prepare.id != id)
+		return;
+	bool is_full = w->hosts[n->machine].disk == SIM_DISK_FULL;
+	ev.u.prepared.id = id;
+	ev.u.prepared.text = is_full ? "the disk is full" : "it was stopped";
+	if (is_full) {
+		n->prepares = false;
+		ev.u.prepared.err = ERR_LIMIT;
+	} else if (!end_prepare(w, n)) {
+		ev.u.prepared.err = ERR_CANCELLED;
+	}
+	w->counts.n_prepared += ev.u.prepared.err == OK;
+	sim_node_step(w, n, &ev);
+}
+
+static void fx_stop_prepare(struct sim_world *w, struct sim_node *n)
+{
+	sim_at(w, w->now_ns + SIM_LOCAL_NS, EV_PREPARED, n->machine)->id = n->prepare.u.prepare.id;
+}
+
 static void fx_load(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
 {
 	const struct layer_spans *layers = &f->u.load.layers;
@@ -121,8 +177,12 @@ static void fx_load(struct sim_world *w, struct sim_node *n, const struct node_e
 		.layer_end = layers->at[0].begin + layer_spans_count(layers)};
 	if (n->forward.is_busy)
 		sim_world_fail(w, "node %d loads while its engine computes", n->machine);
+	if (n->prepares)
+		sim_world_fail(w, "node %d loads while it fetches other layers", n->machine);
+	int64_t wait_ns = fetch_ns(w, n, layers);
+	w->counts.n_waited += wait_ns > 0;
 	n->load = *f;
-	sim_at(w, w->now_ns + sim_duration(w, &work), EV_LOADED, n->machine)->id = f->u.load.id;
+	sim_at(w, w->now_ns + wait_ns + sim_duration(w, &work), EV_LOADED, n->machine)->id = f->u.load.id;
 }
 
 static void fx_unload(struct sim_world *w, struct sim_node *n)
@@ -172,6 +232,8 @@ static void carry_out(struct sim_world *w, struct sim_node *n, const struct node
 	case NODE_FX_TAKE: fx_take(w, n, f); break;
 	case NODE_FX_LOAD: fx_load(w, n, f); break;
 	case NODE_FX_STOP_LOAD: break; // it ends when it would have
+	case NODE_FX_PREPARE: fx_prepare(w, n, f); break;
+	case NODE_FX_STOP_PREPARE: fx_stop_prepare(w, n); break;
 	case NODE_FX_UNLOAD: fx_unload(w, n); break;
 	case NODE_FX_FORWARD: fx_forward(w, n, f); break;
 	case NODE_FX_KEEP:
@@ -360,6 +422,8 @@ static void on_loaded(struct sim_world *w, struct sim_node *n)
 	if (e == OK && old != NULL)
 		sim_engine_take_kv(n->engine, old);
 	sim_engine_close(old);
+	struct layer_set part = layer_set_of(&f->u.load.layers);
+	layer_set_join(&n->blocks, &part);
 	struct node_event ev = {.type = NODE_EV_LOADED};
 	ev.u.loaded.id = f->u.load.id;
 	ev.u.loaded.err = e;
@@ -422,6 +486,7 @@ void sim_node_on_event(struct sim_world *w, struct sim_event *ev)
 	case EV_DIAL: sim_dial_attempt(w, n, &n->dialers[ev->arg]); return;
 	case EV_FORWARDED: on_forwarded(w, n); return;
 	case EV_LOADED: on_loaded(w, n); return;
+	case EV_PREPARED: on_prepared(w, n, ev->id); return;
 	case EV_STORED: on_stored(w, n); return;
 	case EV_KEPT: sim_kept_on_done(w, n); return;
 	case EV_LOCAL:
@@ -456,7 +521,8 @@ void sim_node_start(struct sim_world *w, struct sim_node *n)
 	struct node_config c = {.self = n->id, .coordinator = w->head.id, .n_layers = w->model.config.n_layers, .hidden_dim = w->model.config.hidden_dim,
 		.n_threads = 1, .port = SIM_PORT, .member_epoch = {n->disk.member_epoch}, .local = n->machine == 0,
 		.liveness = w->head.config.liveness, .link_age_ns = w->config.link_age_ns > 0 ? w->config.link_age_ns : INT64_C(3600000000000),
-		.keep_bytes = w->config.keep_bytes, .keep_disk_bytes = w->config.keep_disk_bytes, .layers_max = w->machines[n->machine].layers_max};
+		.keep_bytes = w->config.keep_bytes, .keep_disk_bytes = w->config.keep_disk_bytes, .layers_max = w->machines[n->machine].layers_max,
+		.fetches = w->machines[n->machine].fetch_layer_ns > 0};
 	snprintf(c.name, sizeof c.name, "%s", n->name);
 	n->own = n->disk;
 	n->boot++;
@@ -480,6 +546,8 @@ void sim_node_stop(struct sim_world *w, struct sim_node *n)
 	memset(n->links, 0, sizeof n->links);
 	n->forward.is_busy = false;
 	n->store_is_busy = false;
+	if (n->prepares)
+		(void)end_prepare(w, n);
 	sim_kept_stop(n);
 	sim_engine_close(n->engine);
 	n->engine = NULL;

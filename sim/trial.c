@@ -23,7 +23,7 @@
 #define EVENTS_MAX 20000000
 #define SCENARIO_PATIENCE 5
 
-enum sub_seed { SEED_SHAPE = 101, SEED_NETWORK, SEED_FAULTS, SEED_WORK, SEED_HEAL, SEED_CHAINS = 201 };
+enum sub_seed { SEED_SHAPE = 101, SEED_NETWORK, SEED_FAULTS, SEED_WORK, SEED_HEAL, SEED_CHAINS = 201, SEED_FETCHERS };
 
 struct trial {
 	const struct trial_params *p;
@@ -122,6 +122,19 @@ static void draw_chains(struct trial *t)
 	t->r->n_chains = c->n_chains;
 }
 
+// draw_fetchers: in a third of the worlds some machines have no model file. A seed of its own, so that the other draws stay what they are.
+static void draw_fetchers(struct trial *t)
+{
+	struct rng r;
+	rng_init(&r, sim_mix(t->p->seed, SEED_FETCHERS));
+	if (t->p->scenario != NULL || rng_below(&r, 3) != 0)
+		return;
+	int64_t layer_ns = between(&r, 10, 3000) * MS;
+	for (int32_t i = 1; i < t->config.n_machines; i++)
+		if (rng_below(&r, 4) != 0)
+			t->machines[i].fetch_layer_ns = layer_ns + between(&r, 0, 100) * MS;
+}
+
 static void draw_shape(struct trial *t)
 {
 	struct sim_config *c = &t->config;
@@ -132,6 +145,7 @@ static void draw_shape(struct trial *t)
 	else
 		draw_cluster(t, &r);
 	draw_chains(t);
+	draw_fetchers(t);
 	c->has_stop = rng_below(&r, 2) == 0;
 	c->stall_ns = t->p->scenario != NULL ? 0 : 60 * S; // the program's own: prefilling a large model takes a real home's slowest machine minutes
 	c->keep_bytes = rng_below(&r, 4) == 0 ? rng_below(&r, 65536) : 1 << 24;
@@ -340,8 +354,10 @@ static bool wait_for_ends(struct trial *t, int64_t within_ns, const char *what)
 static int64_t load_ns(const struct trial *t)
 {
 	int64_t worst = 0;
-	for (int32_t i = 0; i < t->config.n_machines; i++)
-		worst = t->machines[i].speed.load_layer_ns > worst ? t->machines[i].speed.load_layer_ns : worst;
+	for (int32_t i = 0; i < t->config.n_machines; i++) {
+		int64_t each = t->machines[i].speed.load_layer_ns + t->machines[i].fetch_layer_ns;
+		worst = each > worst ? each : worst;
+	}
 	return worst * t->config.model.n_layers;
 }
 

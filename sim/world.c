@@ -336,6 +336,8 @@ static enum err size_world(struct sim_world *w, struct errmsg *em)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for a simulated world");
 	}
 	memcpy(w->machines, w->config.machines, n * sizeof *w->machines);
+	for (uint32_t i = 0; i < n; i++)
+		w->n_fetchers += w->machines[i].fetch_layer_ns > 0;
 	return OK;
 }
 

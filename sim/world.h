@@ -61,6 +61,7 @@ struct sim_machine {
 	bool is_enrolled;     // a member from the start; else it joins when sim_world_invite says so
 	int32_t layers_max;   // it has memory for; 0: it does not say
 	struct device_profile profile; // what it tells of itself; n_threads 0: nothing
+	int64_t fetch_layer_ns; // it has no model file, and a layer's blocks take so long to come; 0: it has the file
 };
 
 // ---- What an observer sees
@@ -252,6 +253,8 @@ struct sim_counts {
 	uint32_t n_kept_disk;    // states written to disk
 	uint32_t n_fetched_disk; // and read back
 	uint32_t n_disk_refused; // writes and reads of them that failed
+	uint32_t n_prepared;     // parts that were fetched before a plan counted on them
+	uint32_t n_waited;       // LOADs that had to wait for blocks
 };
 struct sim_counts sim_world_counts(const struct sim_world *w);
 

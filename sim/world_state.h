@@ -155,6 +155,10 @@ struct sim_node {
 	int32_t n_bufs;
 	struct sim_node_job forward;
 	struct node_effect load; // the last one asked for, done or not: what the engine has
+	struct layer_set blocks;  // of a machine without the model file: layers on its disk
+	struct node_effect prepare; // under way, when prepares
+	int64_t prepare_ns;         // since when
+	bool prepares;
 	uint8_t *sent[KEPT_MAX]; // by entry: (ctx_len, row_kept) of what the core keeps of what it sent; NULL: nothing
 	int32_t n_sent[KEPT_MAX]; // rows of it
 	struct sim_kept_disk kept_disk;
@@ -257,7 +261,7 @@ enum sim_event_type {
 	EV_JOIN,      // who: the next try
 	EV_JOIN_PATIENCE,
 	EV_TICK,
-	EV_EMBEDDED, EV_SAMPLED, EV_FORWARDED, EV_LOADED, EV_STORED, EV_KEPT, // who, id
+	EV_EMBEDDED, EV_SAMPLED, EV_FORWARDED, EV_LOADED, EV_PREPARED, EV_STORED, EV_KEPT, // who, id
 	EV_RANDOM,
 	EV_PLANNED, // who, id
 	EV_SUBMIT, EV_CANCEL, // arg: request
@@ -317,6 +321,7 @@ struct sim_world {
 	struct sim_ledger ledgers[CHAINS_MAX]; // by chain
 	uint64_t epochs[SIM_EPOCHS_MAX]; // of all plans so far
 	uint32_t n_epochs;
+	int32_t n_fetchers; // machines without the model file
 	uint32_t n_data_in_flight;
 	int64_t local_ns[2]; // when the last frame between coordinator and node 0 arrives: to the head, to the node
 };

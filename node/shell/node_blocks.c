@@ -50,7 +50,7 @@ static void on_header(void *ctx, enum err err, const char *text)
 
 static bool make_sets(struct node_blocks *nb)
 {
-	struct block_set *const own[] = {&nb->wanted, &nb->present, &nb->verified, &nb->job_in, &nb->job_out};
+	struct block_set *const own[] = {&nb->wanted, &nb->in_use, &nb->present, &nb->verified, &nb->job_in, &nb->job_out, &nb->job_keep};
 	uint32_t n = nb->manifest->n_blocks;
 	size_t n_words = block_set_words(n);
 	nb->words = calloc((ARRAY_LEN(own) + BLOCK_FRAME_PEERS_MAX) * n_words, sizeof *nb->words);
@@ -82,7 +82,7 @@ static void begin_ready(struct node_blocks *nb)
 	log_line(nb->p.log, LOG_INFO, "the cluster's model is %s (%" PRIu64 " MiB); its blocks are kept in %s", nb->manifest->name, nb->manifest->file_bytes >> 20,
 		nb->p.cache->path);
 	nb_introduce(nb);
-	node_blocks_load(nb, &(struct layer_spans){0}, on_header, nb);
+	node_blocks_load(nb, &(struct layer_spans){0}, false, on_header, nb);
 }
 
 static void on_opened(struct block_job *job)
@@ -320,7 +320,7 @@ static void run_room(struct block_job *job, struct block_zip *zip)
 {
 	struct node_blocks *nb = of_job(job);
 	(void)zip;
-	nb->job_err = block_store_make_room(nb->store, &nb->wanted, nb->job_bytes, &nb->job_em);
+	nb->job_err = block_store_make_room(nb->store, &nb->job_keep, nb->job_bytes, &nb->job_em);
 	block_set_clear(&nb->job_out);
 	if (nb->job_err == OK)
 		nb->job_err = block_store_present(nb->store, &nb->job_out, &nb->job_em);
@@ -338,6 +338,8 @@ static void make_room(struct node_blocks *nb)
 		return;
 	}
 	nb->phase = NB_MAKING_ROOM;
+	block_set_copy(&nb->job_keep, &nb->wanted);
+	block_set_join(&nb->job_keep, &nb->in_use);
 	job_start(nb, run_room, on_room);
 }
 
@@ -399,13 +401,15 @@ static void run_look(struct block_job *job, struct block_zip *zip)
 	nb->job_err = block_store_present(nb->store, &nb->job_out, &nb->job_em);
 }
 
-void node_blocks_load(struct node_blocks *nb, const struct layer_spans *layers, void (*done)(void *ctx, enum err err, const char *text), void *ctx)
+void node_blocks_load(struct node_blocks *nb, const struct layer_spans *layers, bool beside, void (*done)(void *ctx, enum err err, const char *text), void *ctx)
 {
 	ASSERT(nb->p.cache != NULL && nb->state == NB_READY && nb->phase == NB_IDLE);
 	block_set_clear(&nb->wanted);
 	manifest_add_header(nb->manifest, &nb->wanted);
 	for (int32_t i = 0; i < layers->n; i++)
 		manifest_add_layers(nb->manifest, layers->at[i].begin, layers->at[i].end, &nb->wanted);
+	if (!beside)
+		block_set_copy(&nb->in_use, &nb->wanted);
 	nb->load_bytes = manifest_set_bytes(nb->manifest, &nb->wanted);
 	nb->here_bytes = 0;
 	nb->begin_ns = loop_clock_ns();

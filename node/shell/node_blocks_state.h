@@ -72,6 +72,7 @@ struct node_blocks {
 	const struct manifest *manifest; // NULL: not known yet
 	uint64_t *words;             // of every set below and of the peers'; owned
 	struct block_set wanted;     // of the load, the header too
+	struct block_set in_use;     // of the last load that was not beside another
 	struct block_set present;    // here perhaps
 	struct block_set verified;   // here, hash compared by this process
 	bool has_header;
@@ -81,7 +82,7 @@ struct node_blocks {
 	bool is_job_busy;
 	enum err job_err;
 	struct errmsg job_em;
-	struct block_set job_in, job_out; // the job's while it runs
+	struct block_set job_in, job_out, job_keep; // the job's while it runs
 	uint8_t *job_buf;                 // a block
 	uint64_t job_bytes;
 	struct block_job sync_job; // what was fetched, to the disk

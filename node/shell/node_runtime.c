@@ -53,6 +53,8 @@ struct node_runtime {
 	const struct kept_disk_done *fetched; // of the event being handled
 	struct rt_job forward, load, store;
 	struct background_probe *probe; // NULL: it does not measure
+	uint32_t prepare_id;
+	bool is_preparing;
 };
 
 static void step(struct node_runtime *rt, struct node_event *ev);
@@ -281,7 +283,7 @@ static void fx_load(struct node_runtime *rt, const struct node_effect *f)
 	log_line(rt->p.log, LOG_INFO, "loading layers %s of %s", layers, model_name(rt->p.model));
 	if (rt->p.is_cached) {
 		j->is_busy = true;
-		node_blocks_load(rt->p.blocks, &f->u.load.layers, on_blocks_here, rt);
+		node_blocks_load(rt->p.blocks, &f->u.load.layers, false, on_blocks_here, rt);
 	} else {
 		job_start(rt, j, run_load);
 	}
@@ -291,6 +293,28 @@ static void fx_stop_load(struct node_runtime *rt)
 {
 	if (rt->p.is_cached)
 		node_blocks_stop_load(rt->p.blocks);
+}
+
+static void on_prepared(void *ctx, enum err err, const char *text)
+{
+	struct node_runtime *rt = ctx;
+	struct node_event ev = {.type = NODE_EV_PREPARED};
+	rt->is_preparing = false;
+	ev.u.prepared.id = rt->prepare_id;
+	ev.u.prepared.err = err;
+	ev.u.prepared.text = text;
+	step(rt, &ev);
+}
+
+static void fx_prepare(struct node_runtime *rt, const struct node_effect *f)
+{
+	char layers[LAYER_SPANS_CAP];
+	ASSERT(rt->p.is_cached);
+	layer_spans_print(&f->u.prepare.layers, layers);
+	log_line(rt->p.log, LOG_INFO, "fetching layers %s of %s, to take them over when they are here", layers, model_name(rt->p.model));
+	rt->prepare_id = f->u.prepare.id;
+	rt->is_preparing = true;
+	node_blocks_load(rt->p.blocks, &f->u.prepare.layers, true, on_prepared, rt);
 }
 
 // fx_unload: the core asks for it only while the worker does nothing for this node.
@@ -419,7 +443,9 @@ static void carry_out(struct node_runtime *rt, const struct node_effect *f)
 	case NODE_FX_SEND: fx_send(rt, f); break;
 	case NODE_FX_TAKE: fx_take(rt, f); break;
 	case NODE_FX_LOAD: fx_load(rt, f); break;
-	case NODE_FX_STOP_LOAD: fx_stop_load(rt); break;
+	case NODE_FX_STOP_LOAD:
+	case NODE_FX_STOP_PREPARE: fx_stop_load(rt); break;
+	case NODE_FX_PREPARE: fx_prepare(rt, f); break;
 	case NODE_FX_UNLOAD: fx_unload(rt); break;
 	case NODE_FX_FORWARD: fx_forward(rt, f); break;
 	case NODE_FX_KEEP:
@@ -551,7 +577,7 @@ enum err node_runtime_open(const struct node_runtime_params *p, struct node_runt
 static bool jobs_are_done(void *ctx)
 {
 	struct node_runtime *rt = ctx;
-	return !rt->forward.is_busy && !rt->load.is_busy && !rt->store.is_busy;
+	return !rt->forward.is_busy && !rt->load.is_busy && !rt->store.is_busy && !rt->is_preparing;
 }
 
 void node_runtime_close(struct node_runtime *rt)

@@ -77,6 +77,8 @@ static void add_counts(struct sim_counts *to, const struct sim_counts *c)
 	to->n_kept_disk += c->n_kept_disk;
 	to->n_fetched_disk += c->n_fetched_disk;
 	to->n_disk_refused += c->n_disk_refused;
+	to->n_prepared += c->n_prepared;
+	to->n_waited += c->n_waited;
 }
 
 static void add_result(struct check_summary *s, uint64_t seed, const struct trial_result *r)

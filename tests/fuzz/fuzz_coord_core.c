@@ -183,7 +183,7 @@ static void send_control(struct world *w, size_t link)
 	struct msg m;
 	uint8_t a = reader_u8(&w->in), b = reader_u8(&w->in), bytes[MSG_ENCODED_MAX];
 	look(w, link, &v);
-	msg_sample((enum msg_type)(1 + a % MSG_NODE_REPORT), &m);
+	msg_sample((enum msg_type)(1 + a % MSG_PREPARED), &m);
 	switch (m.type) {
 	case MSG_HELLO:
 		memset(m.u.hello.model_hash, b % 16 == 0, HASH_BYTES);

@@ -233,7 +233,7 @@ static void send_small(struct world *w)
 	struct node_status st;
 	struct msg m;
 	node_status_get(w->core, &st);
-	msg_sample((enum msg_type)(1 + a % MSG_NODE_REPORT), &m);
+	msg_sample((enum msg_type)(1 + a % MSG_PREPARED), &m);
 	if (m.type == MSG_CANCEL)
 		m.u.cancel.epoch = st.epoch, m.u.cancel.session.v = b % 6;
 	if (m.type == MSG_REVOKED)

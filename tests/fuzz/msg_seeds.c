@@ -5,7 +5,7 @@
 
 int main(int argc, char *argv[])
 {
-	for (int t = MSG_HELLO; argc == 2 && t <= MSG_PROFILE; t++) {
+	for (int t = MSG_HELLO; argc == 2 && t <= MSG_PREPARED; t++) {
 		char path[512];
 		struct msg m;
 		uint8_t frame[MSG_ENCODED_MAX];

@@ -281,12 +281,38 @@ def test_a_leave_in_the_middle_of_a_fetch_is_prompt(cluster):
     assert p.wait_exit(15) == 0
 
 
-def test_a_member_taken_into_the_plan_while_it_fetches_stops_for_a_newer_plan(cluster):
+def test_who_has_the_file_does_not_wait_for_one_that_fetches(cluster):
+    """A machine with the file that comes while another loads its layers computes at once; the other is taken up when it has its part."""
     cluster.serve("--no-node", "--nodes", "1", "--upload-max", "4M")
     a = join_without(cluster, "a")
     cluster.wait_status(lambda s: node_of(s, "a").get("blocks", {}).get("bytes_done", 0) > 2 * MIB, 60, "some blocks")
     cluster.join("full", "--threads", "1")
     cluster.wait_ready(90)
+    assert node_of(cluster.status(), "a")["state"] == "fetching"
     ask(cluster)
-    assert a.log().count("loading layers") >= 2
-    assert pathlib.Path(weights(cluster, "a")).exists()
+    cluster.wait_status(lambda s: s["ready"] and node_of(s, "a").get("stage", -1) is not None and node_of(s, "a").get("layers"), 60, "both machines")
+    ask(cluster)
+    assert "to take them over when they are here" in a.log()
+
+
+@pytest.mark.covering
+def test_answers_do_not_wait_for_a_newcomers_download(cluster):
+    cluster.serve("--upload-max", "4M")
+    cluster.wait_ready()
+    epoch = cluster.status()["plan_epoch"]
+    p = join_without(cluster, "a")
+    said = cluster.processes["coordinator"].wait_log(r"node a fetches layers (\d+) to (\d+), to take them over when they are there", 60)
+    cluster.wait_status(lambda s: node_of(s, "a").get("blocks", {}).get("bytes_done", 0) > 2 * MIB, 60, "some blocks")
+    status = cluster.status()
+    assert (status["ready"], status["plan_epoch"], node_of(status, "a")["state"]) == (True, epoch, "fetching")
+    ask(cluster)
+    p.kill()  # it vanishes in the middle
+    cluster.wait_status(lambda s: node_of(s, "a")["state"] == "absent", 30, "the loss")
+    ask(cluster)
+    assert cluster.status()["plan_epoch"] == epoch
+    had = on_disk(weights(cluster, "a"))
+    p = join_without(cluster, "a")
+    cluster.wait_status(lambda s: s["ready"] and s["plan_epoch"] > epoch, 60, "the plan with both")
+    ask(cluster)
+    assert had > 2 * MIB and fetched(cluster, "a") <= on_disk(weights(cluster, "a")) - had + MIB  # and only the rest came
+    p.wait_log("loading layers %s to %s of" % said.groups())

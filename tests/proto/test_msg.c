@@ -21,7 +21,7 @@ static size_t sample(enum msg_type type, struct msg *m, uint8_t frame[MSG_ENCODE
 static void every_message_comes_back_as_it_went(void **state)
 {
 	(void)state;
-	for (int t = MSG_HELLO; t <= MSG_PROFILE; t++) {
+	for (int t = MSG_HELLO; t <= MSG_PREPARED; t++) {
 		struct msg m, got;
 		struct errmsg em;
 		uint8_t frame[MSG_ENCODED_MAX];
@@ -35,7 +35,7 @@ static void every_message_comes_back_as_it_went(void **state)
 static void a_cut_message_is_refused_or_shorter_never_read_past_its_end(void **state)
 {
 	(void)state;
-	for (int t = MSG_HELLO; t <= MSG_PROFILE; t++) {
+	for (int t = MSG_HELLO; t <= MSG_PREPARED; t++) {
 		struct msg m, got;
 		uint8_t frame[MSG_ENCODED_MAX];
 		size_t len = sample((enum msg_type)t, &m, frame);
@@ -51,7 +51,7 @@ static void a_cut_message_is_refused_or_shorter_never_read_past_its_end(void **s
 static void every_flipped_bit_is_survived_and_what_decodes_is_valid(void **state)
 {
 	(void)state;
-	for (int t = MSG_HELLO; t <= MSG_PROFILE; t++) {
+	for (int t = MSG_HELLO; t <= MSG_PREPARED; t++) {
 		struct msg m, got;
 		uint8_t frame[MSG_ENCODED_MAX], again[MSG_ENCODED_MAX];
 		size_t len = sample((enum msg_type)t, &m, frame);

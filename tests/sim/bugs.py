@@ -87,6 +87,14 @@ BUGS = {
         "node/stage.c",
         "		taken[s->slot] = true;\n",
         ""),
+    "a plan counts on layers that are still to be fetched": (
+        "coordinator/prefetch.c",
+        "	return !m->hello.fetches || layer_set_covers(&m->held, layers);",
+        "	return m->used || layer_set_covers(&m->held, layers);"),
+    "a load does not wait for the end of a fetch": (
+        "node/node.c",
+        "	n->load_waits = n->prepare_id != 0;\n",
+        "	n->load_waits = false;\n"),
     "a block's hash is not looked at": (
         "blocks/manifest.c",
         "	return memcmp(hash, m->hashes + (size_t)i * BLOCK_HASH_BYTES, BLOCK_HASH_BYTES) == 0;",

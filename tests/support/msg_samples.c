@@ -37,6 +37,8 @@ void msg_sample(enum msg_type type, struct msg *m)
 		m->u.hello.port = 7434;
 		fill_addresses(&m->u.hello.addresses);
 		m->u.hello.epoch.v = 11;
+		m->u.hello.fetches = true;
+		m->u.hello.held = layer_set_of(&(struct layer_spans){2, {{0, 3}, {17, 18}}});
 		break;
 	case MSG_WELCOME:
 		text_copy(m->u.welcome.name, NAME_CAP, "attic-pi");
@@ -98,6 +100,14 @@ void msg_sample(enum msg_type type, struct msg *m)
 			.rates = {{DTYPE_Q4_K, 31000000000, 420000000000}, {DTYPE_Q6_K, 33000000000, 310000000000}},
 			.at = {.has = PROFILE_CONDITIONS, .on_battery = true, .battery_percent = 77, .heat_mc = 54300, .load_milli = 1250, .cpu_pressure = 310,
 				.memory_pressure = 7}};
+		break;
+	case MSG_PREPARE:
+		m->u.prepare.serial = 3;
+		m->u.prepare.layers = (struct layer_spans){2, {{10, 20}, {30, 34}}};
+		break;
+	case MSG_PREPARED:
+		m->u.prepared.serial = 3;
+		text_copy(m->u.prepared.error, REASON_CAP, "the cache is full");
 		break;
 	case MSG_LEAVING:
 	case MSG_BYE:
