@@ -183,12 +183,14 @@ static void send_control(struct world *w, size_t link)
 	struct msg m;
 	uint8_t a = reader_u8(&w->in), b = reader_u8(&w->in), bytes[MSG_ENCODED_MAX];
 	look(w, link, &v);
-	msg_sample((enum msg_type)(1 + a % MSG_PREPARED), &m);
+	msg_sample((enum msg_type)(1 + a % MSG_NODE_REPORT), &m);
 	switch (m.type) {
 	case MSG_HELLO:
 		memset(m.u.hello.model_hash, b % 16 == 0, HASH_BYTES);
 		m.u.hello.epoch.v = b & 0x80 ? v.epoch.v : 0;
 		m.u.hello.kept = b & 0x40;
+		m.u.hello.fetches = b & 0x10;
+		m.u.hello.held.bits[0] = b & 0x10 ? b : 0;
 		m.u.hello.layers_max = b & 0x20 ? b & 7 : 0; // with too little room for what it has, too
 		break;
 	case MSG_LOADED:
@@ -200,6 +202,13 @@ static void send_control(struct world *w, size_t link)
 		m.u.step_failed.epoch = v.epoch;
 		m.u.step_failed.session.v = FIRST_SESSION - 1 + b % 8;
 		m.u.step_failed.code = (enum step_failure)(STEP_NON_FINITE + (b >> 3) % 3);
+		break;
+	case MSG_LEAVING:
+		if (b & 1)
+			break;
+		msg_sample(MSG_PREPARED, &m);
+		m.u.prepared.serial = 1 + b / 4 % 8;
+		m.u.prepared.error[b & 2 ? 0 : 1] = '\0';
 		break;
 	case MSG_PEER_LINK:
 		m.u.peer_link.epoch = v.epoch;

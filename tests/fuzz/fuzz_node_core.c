@@ -27,7 +27,7 @@ struct world {
 	struct node_id ids[4];
 	uint8_t pk[4][KEY_BYTES];
 	uint64_t epoch;
-	uint32_t load_id, forward_id, read_id;
+	uint32_t load_id, forward_id, read_id, prepare_id;
 	uint32_t writes[64]; // on their way to disk
 	size_t n_writes;
 	bool is_fetched; // a FETCHED is told now
@@ -42,6 +42,11 @@ static void take_effect(struct world *w, const struct node_effect *f)
 {
 	switch (f->type) {
 	case NODE_FX_STOP_LOAD: require(w->load_id != 0); break;
+	case NODE_FX_STOP_PREPARE: require(w->prepare_id != 0); break;
+	case NODE_FX_PREPARE:
+		require(w->load_id == 0 && w->prepare_id == 0);
+		w->prepare_id = f->u.prepare.id;
+		break;
 	case NODE_FX_UNLOAD:
 		require(w->load_id == 0 && w->forward_id == 0 && w->n_bufs > 0);
 		w->n_bufs = 0;
@@ -50,7 +55,7 @@ static void take_effect(struct world *w, const struct node_effect *f)
 		require(f->u.send.buf < w->n_bufs);
 		break;
 	case NODE_FX_LOAD:
-		require(w->load_id == 0 && w->forward_id == 0);
+		require(w->load_id == 0 && w->forward_id == 0 && w->prepare_id == 0);
 		require(layer_spans_count(&f->u.load.layers) > 0 && f->u.load.layers.at[f->u.load.layers.n - 1].end <= 8);
 		w->load_id = f->u.load.id;
 		w->n_bufs = f->u.load.n_bufs;
@@ -233,11 +238,16 @@ static void send_small(struct world *w)
 	struct node_status st;
 	struct msg m;
 	node_status_get(w->core, &st);
-	msg_sample((enum msg_type)(1 + a % MSG_PREPARED), &m);
+	msg_sample((enum msg_type)(1 + a % MSG_NODE_REPORT), &m);
 	if (m.type == MSG_CANCEL)
 		m.u.cancel.epoch = st.epoch, m.u.cancel.session.v = b % 6;
 	if (m.type == MSG_REVOKED)
 		m.u.revoked.node = w->ids[b % 3], m.u.revoked.member_epoch.v = b;
+	if (m.type == MSG_LEAVING) {
+		msg_sample(MSG_PREPARE, &m);
+		m.u.prepare.serial = 1 + b / 8;
+		m.u.prepare.layers = b & 1 ? layer_spans_one(0, b / 2 % 4 + 1) : (struct layer_spans){0};
+	}
 	if (m.type == MSG_REFUSED || m.type == MSG_BYE)
 		return; // the program ends
 	control(w, &m);
@@ -271,6 +281,16 @@ static void finish_load(struct world *w)
 	ev.u.loaded.err = reader_u8(&w->in) % 8 == 0 ? ERR_NOMEM : OK;
 	ev.u.loaded.text = "no memory";
 	w->load_id = 0;
+	step(w, &ev);
+}
+
+static void finish_prepare(struct world *w)
+{
+	struct node_event ev = {.type = NODE_EV_PREPARED};
+	ev.u.prepared.id = w->prepare_id;
+	ev.u.prepared.err = reader_u8(&w->in) % 4 == 0 ? ERR_LIMIT : OK;
+	ev.u.prepared.text = "the cache is full";
+	w->prepare_id = 0;
 	step(w, &ev);
 }
 
@@ -325,7 +345,9 @@ static void one(struct world *w)
 			finish_forward(w);
 		break;
 	case 11:
-		if (w->load_id != 0)
+		if (w->prepare_id != 0)
+			finish_prepare(w);
+		else if (w->load_id != 0)
 			finish_load(w);
 		break;
 	case 12:
@@ -354,6 +376,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.n_layers = 8,
 		.hidden_dim = HIDDEN,
 		.n_threads = 1,
+		.fetches = size % 5 == 0,
 		.liveness = liveness_defaults,
 		.link_age_ns = 3600000000000,
 		.keep_bytes = size % 2 == 0 ? 256 : 24,
