@@ -277,6 +277,18 @@ static double take_streamed(struct cost_runner *r, double t, double read_s, doub
 	return t;
 }
 
+// take_on_demand reads a unit while it is computed: the longer of the two.
+static double take_on_demand(struct cost_runner *r, double t, double read_s, double unit_s, struct cost_use *use)
+{
+	r->read_end_s = t + read_s;
+	if (r->on_read)
+		r->on_read(r->on_read_ctx, r->stage, t, r->read_end_s);
+	if (read_s <= unit_s)
+		return t + unit_s;
+	use->stall_s += read_s - unit_s;
+	return r->read_end_s;
+}
+
 double cost_runner_visit(struct cost_runner *r, int32_t round, double start_s, const struct cost_batch *b, struct cost_use *use)
 {
 	const struct cost_case *c = r->c;
@@ -286,7 +298,7 @@ double cost_runner_visit(struct cost_runner *r, int32_t round, double start_s, c
 	double t = start_s + d->visit_s;
 	*use = (struct cost_use){.busy_s = d->visit_s};
 	bool is_cached = c->params.policy == COST_LRU_AHEAD && r->layout.n_streamed > 0;
-	if ((c->params.policy == COST_LRU || c->params.policy == COST_DEMAND) && r->read_end_s < start_s)
+	if (c->params.policy == COST_LRU && r->read_end_s < start_s)
 		r->read_end_s = start_s; // nothing is read ahead of the device's turn
 	r->asked.turn_s = start_s;
 	while (cost_round_next(&at, &item)) {
@@ -309,7 +321,8 @@ double cost_runner_visit(struct cost_runner *r, int32_t round, double start_s, c
 				continue;
 			}
 			use->read_bytes += read_s * d->disk_rate;
-			t = take_streamed(r, t, read_s, unit_s, use);
+			t = c->params.policy == COST_DEMAND ? take_on_demand(r, t, read_s, unit_s, use) :
+								take_streamed(r, t, read_s, unit_s, use);
 		}
 	}
 	if (is_cached)

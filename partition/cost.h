@@ -29,7 +29,7 @@ enum cost_policy {
 	COST_WINDOW, // explicit windows and pins (ours)
 	COST_LRU, // the page cache under demand paging: with one unit too many, all are read in every cycle, during the device's turn
 	// Of peers, for the judge and the simulator; the solver and its bound know only the two above.
-	COST_DEMAND,    // as COST_WINDOW, but nothing is read before the device's turn
+	COST_DEMAND,    // as COST_WINDOW, but a streamed unit is read while it is computed, not before: pages as they are touched
 	COST_LRU_AHEAD, // the page cache, unit by unit (partition/cost_cache.c): after its turn a device asks for what its next one needs
 };
 

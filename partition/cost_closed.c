@@ -61,7 +61,7 @@ static double visit_z(const struct cost_case *c, const struct visit_sums *v, con
 	if (c->params.policy == COST_LRU)
 		return larger(v->work_s, v->read_s);
 	if (c->params.policy == COST_DEMAND)
-		return larger(v->work_s, d->visit_s + v->read_s + v->unit_s / v->n);
+		return v->work_s + larger(0, v->read_s - v->unit_s);
 	if (v->n <= window || c->params.policy == COST_LRU_AHEAD) // of which there is no closed form: it lies above
 		return v->work_s;
 	double p = v->unit_s / v->n, rho = v->read_s / v->n;
@@ -117,8 +117,10 @@ void cost_closed(const struct cost_case *c, struct cost_closed *out)
 // when it has been read.
 static double least_z(const struct cost_case *c, const struct visit_sums *v, const struct cluster_device *d, int32_t window)
 {
-	if (c->params.policy == COST_LRU || c->params.policy == COST_DEMAND)
+	if (c->params.policy == COST_LRU)
 		return larger(v->work_s, v->n * v->read_least_s);
+	if (c->params.policy == COST_DEMAND)
+		return v->work_s + larger(0, v->n * v->read_least_s - v->unit_s);
 	if (v->n <= window || c->params.policy == COST_LRU_AHEAD)
 		return v->work_s;
 	return larger(v->work_s, d->visit_s + 2 * v->unit_least_s + (v->n - window) * v->read_least_s);

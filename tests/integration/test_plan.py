@@ -144,6 +144,18 @@ def test_on_primas_testbed_our_plans_beat_the_published_times():
     assert "D3.memory = 12.125 GiB: published figure over 0.8" in why.stdout
 
 
+def test_the_table_of_primas_testbed_is_what_the_command_says():
+    rows = {cells[0].strip(): [c.strip() for c in cells[1:]] for cells in
+            (line.strip("|\n").split("|") for line in (ROOT / "docs" / "planner.md").read_text().splitlines() if line.startswith("| Hearth's plan") or line.startswith("| the same"))}
+    assert len(rows) == 3
+    for words, memory, more in (("Hearth's plan, memory as published", "prima-a", ()), ("Hearth's plan, memory as the systems report it", "prima-a-os", ()),
+                                ("the same with one round", "prima-a-os", ("--rounds", 1))):
+        for size, cell in zip(("8b", "30b", "60b", "70b"), rows[words]):
+            p = on_testbed(size, memory, *more)
+            assert "%.3g" % (p["tpot_s"] * 1000) == "%.3g" % float(cell), (words, size)
+            assert p["gap"] < .01
+
+
 # Mistakes
 
 @pytest.mark.parametrize("args, code, words", [

@@ -38,15 +38,21 @@ static void what_fits_is_read_once_by_every_policy(void **state)
 	}
 }
 
-// Three too many: window of two, five streamed. On demand all five are read in the device's turn, each before the last unit of a stretch.
-static void on_demand_nothing_is_read_while_others_compute(void **state)
+// Three too many: window of two, five streamed. On demand each is read when its turn has come.
+static void on_demand_nothing_is_read_before_it_is_needed(void **state)
 {
 	(void)state;
 	struct fixture f;
 	two_machines(&f, 29, COST_DEMAND);
 	struct cost_verdict v = judge(&f);
 	assert_near(v.stages[0].read_s, 5 * RHO);
-	assert_near(v.token_s, 5 * RHO + P + OTHER + 2 * HOP);
+	assert_near(v.stages[0].stall_s, 5 * (RHO - P));
+	assert_near(v.token_s, 2 * OTHER + 5 * (RHO - P) + 2 * HOP);
+	struct cost_closed closed;
+	cost_closed(&f.c, &closed);
+	assert_near(closed.token_s, v.token_s);
+	f.devices[0].disk_rate = 100e9; // faster than the computing: nothing is lost
+	assert_near(judge(&f).token_s, 2 * OTHER + 2 * HOP);
 	two_machines(&f, 29, COST_WINDOW);
 	assert_true(judge(&f).token_s < v.token_s - RHO);
 }
@@ -97,7 +103,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_fits_is_read_once_by_every_policy),
-		cmocka_unit_test(on_demand_nothing_is_read_while_others_compute),
+		cmocka_unit_test(on_demand_nothing_is_read_before_it_is_needed),
 		cmocka_unit_test(reading_ahead_through_a_full_page_cache_hides_only_the_first_unit),
 		cmocka_unit_test(reading_ahead_reads_as_much_as_others_give_time_for),
 		cmocka_unit_test(the_closed_form_and_the_bound_are_not_above_the_judge),
