@@ -411,11 +411,6 @@ const struct hparams *engine_hparams(const struct engine *e)
 	return &e->hp;
 }
 
-int32_t engine_batch_max(const struct engine *e)
-{
-	return e->c.batch_max;
-}
-
 enum err engine_fault_describe(const struct engine *e, const struct engine_fault *f, struct errmsg *em)
 {
 	char where[48];

@@ -87,7 +87,6 @@ void engine_weight_stats(struct engine *e, struct residency_stats *out);
 // engine_expert_stats: false, and zeroes, when experts are not read by us.
 bool engine_expert_stats(struct engine *e, struct expert_cache_stats *out);
 const struct hparams *engine_hparams(const struct engine *e);
-int32_t engine_batch_max(const struct engine *e);
 
 // engine_embed writes the embedding of tokens, rounded to the wire type, into hidden. slot is not used.
 MUST_USE enum err engine_embed(struct engine *e, struct engine_item *items, int32_t n_items, struct errmsg *em);

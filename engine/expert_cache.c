@@ -32,7 +32,7 @@ struct slot {
 struct expert_cache {
 	struct expert_cache_config c;
 	struct weight_reader *reader;
-	uint8_t *memory; // direct: (n_slots, slot_bytes)
+	uint8_t *memory; // direct: (n_slots, as much as the largest unit takes)
 	size_t memory_bytes;
 	int32_t n_slots;
 	struct slot *slots;   // (n_slots)
@@ -286,24 +286,14 @@ int32_t expert_cache_n_slots(const struct expert_cache *c)
 
 // ---- opening
 
-static uint64_t slot_bytes(const struct unit_table *units)
-{
-	uint64_t largest = 1;
-	for (int32_t i = 0; i < units->n; i++) {
-		uint64_t b = weight_reader_unit_bytes(&units->units[i]);
-		largest = b > largest ? b : largest;
-	}
-	return largest;
-}
-
 uint64_t expert_cache_least(const struct unit_table *units, int32_t n_slots)
 {
-	return slot_bytes(units) * (uint64_t)(n_slots < units->n ? n_slots : units->n);
+	return weight_reader_largest(units) * (uint64_t)(n_slots < units->n ? n_slots : units->n);
 }
 
 static enum err allocate(struct expert_cache *c, struct errmsg *em)
 {
-	uint64_t each = slot_bytes(c->c.units), fit = c->c.bytes / each;
+	uint64_t each = weight_reader_largest(c->c.units), fit = c->c.bytes / each;
 	int32_t n = c->c.units->n, least = c->c.n_slots_min < n ? c->c.n_slots_min : n;
 	if (fit < (uint64_t)least)
 		return errmsg_fail(em, ERR_LIMIT, "experts: %.1f MiB are left for them, and the %d that are used at once take %.1f MiB",

@@ -292,12 +292,7 @@ uint64_t residency_whole(const struct unit_table *units)
 
 uint64_t residency_least(const struct unit_table *units)
 {
-	uint64_t largest = 0;
-	for (int32_t i = 0; i < units->n; i++) {
-		uint64_t b = weight_reader_unit_bytes(&units->units[i]);
-		largest = b > largest ? b : largest;
-	}
-	return largest * (uint64_t)(units->n < WINDOW_MIN ? units->n : WINDOW_MIN);
+	return weight_reader_largest(units) * (uint64_t)(units->n < WINDOW_MIN ? units->n : WINDOW_MIN);
 }
 
 static bool fit(const struct residency *r, const uint64_t *unit_bytes, uint64_t bytes, struct window_layout *out)

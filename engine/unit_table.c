@@ -84,14 +84,6 @@ uint64_t unit_table_bytes(const struct unit_table *t)
 	return bytes;
 }
 
-uint64_t unit_table_largest(const struct unit_table *t)
-{
-	uint64_t bytes = 0;
-	for (int32_t i = 0; i < t->n; i++)
-		bytes = t->units[i].bytes > bytes ? t->units[i].bytes : bytes;
-	return bytes;
-}
-
 void unit_table_deinit(struct unit_table *t)
 {
 	free(t->units);

@@ -48,7 +48,6 @@ struct unit_run {
 MUST_USE enum err unit_table_add(struct unit_table *t, int32_t layer, enum unit_kind kind, const struct tensor_view *const *matrices,
 	int32_t n_matrices, uint64_t bytes_max, struct unit_run *run);
 uint64_t unit_table_bytes(const struct unit_table *t);
-uint64_t unit_table_largest(const struct unit_table *t);
 void unit_table_deinit(struct unit_table *t); // safe on zeroed memory
 
 #endif

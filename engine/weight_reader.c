@@ -42,6 +42,16 @@ uint64_t weight_reader_unit_bytes(const struct unit *u)
 	return bytes;
 }
 
+uint64_t weight_reader_largest(const struct unit_table *units)
+{
+	uint64_t largest = 0;
+	for (int32_t i = 0; i < units->n; i++) {
+		uint64_t b = weight_reader_unit_bytes(&units->units[i]);
+		largest = b > largest ? b : largest;
+	}
+	return largest;
+}
+
 void weight_reader_begin(struct weight_reader *r, const struct unit *u, struct weight_place *p)
 {
 	r->ops->begin(r, u, p);
@@ -105,11 +115,9 @@ double weight_reader_measure(enum weight_way way, const struct weight_files *fil
 	if (t->n == 0 || weight_reader_open(way, files, &r, NULL) != OK)
 		return 0;
 	int32_t first = way == READER_MMAP ? 0 : t->n > 1;
-	uint64_t slot = 0, sum = 0;
+	uint64_t slot = weight_reader_largest(t), sum = 0;
 	for (int32_t i = first; i < t->n && sum <= bytes_max; i += 2) {
-		uint64_t b = weight_reader_unit_bytes(&t->units[i]);
-		slot = b > slot ? b : slot;
-		sum += b;
+		sum += t->units[i].bytes;
 		forget(files, &t->units[i]);
 	}
 	void *memory = mmap(NULL, 2 * slot, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -38,6 +38,9 @@ const char *weight_reader_name(enum weight_way kind); // "auto", "mmap", "direct
 // weight_reader_unit_bytes returns the memory a unit takes, whole pages.
 uint64_t weight_reader_unit_bytes(const struct unit *u);
 
+// weight_reader_largest returns what the largest unit takes.
+uint64_t weight_reader_largest(const struct unit_table *units);
+
 // begin starts reading and does not wait. finish waits: ERR_IO or ERR_NOMEM, naming file and offset; the place is empty then, as after drop.
 void weight_reader_begin(struct weight_reader *r, const struct unit *u, struct weight_place *p);
 MUST_USE enum err weight_reader_finish(struct weight_reader *r, const struct unit *u, struct weight_place *p, struct errmsg *em);
