@@ -2,7 +2,9 @@
 
 #include "base/bytes.h"
 #include "cli/process_memory.h"
+#include "coordinator/shell/coord_blocks.h"
 #include "engine/stage_work.h"
+#include "node/shell/node_blocks.h"
 
 #include <stddef.h>
 
@@ -19,7 +21,7 @@ struct measuring {
 	const struct model *model;
 	struct worker *worker;
 	const struct coordinator_config *core;
-	uint64_t program_anon, program_file, kept;
+	uint64_t program_anon, program_file, kept, blocks;
 };
 
 // n_layers_here guesses how many layers this machine will hold: what the operator says, else an even share.
@@ -56,6 +58,7 @@ static enum err measure(void *ctx, int32_t ctx_len, int32_t chunk, struct memory
 		.program_anon = m->program_anon,
 		.program_file = m->program_file,
 		.kept = m->kept,
+		.blocks = m->blocks,
 		// The coordinator's buffers, the stage's, as much again in links, and the tokens of every session.
 		.frames = buf * ((uint64_t)coordinator_n_bufs(&c) + (c.has_local_node ? 2 : 1) * credits) + (uint64_t)SESSIONS_MAX * (uint64_t)ctx_len * sizeof(int32_t),
 		.compute = h.bytes + s.bytes - s.kv_bytes,
@@ -99,6 +102,7 @@ enum err host_budget_coordinator(const struct options *o, const struct model *mo
 	if (is_alone)
 		c->hop_credits = CREDITS_ALONE;
 	struct measuring m = {.o = o, .model = model, .worker = worker, .core = c, .kept = out->keep_bytes,
+		.blocks = is_alone ? 0 : coord_blocks_bytes(model_file_bytes(model)),
 		.program_anon = now.anon_bytes + (is_alone ? ROOM_ALONE : ROOM_SERVE), .program_file = now.file_bytes};
 	const struct memory_request q = {
 		.cap = o->mem,
@@ -131,7 +135,7 @@ enum err host_budget_coordinator(const struct options *o, const struct model *mo
 	return e;
 }
 
-enum err host_budget_node(const struct options *o, struct host_budget *out, struct errmsg *em)
+enum err host_budget_node(const struct options *o, const struct model *model, struct host_budget *out, struct errmsg *em)
 {
 	*out = (struct host_budget){.keep_bytes = keep_bytes(o, false)};
 	if (o->mem == 0)
@@ -140,12 +144,12 @@ enum err host_budget_node(const struct options *o, struct host_budget *out, stru
 	enum err e = process_memory_read(&now, em);
 	if (e != OK)
 		return e;
-	uint64_t blocks = o->model == NULL ? NODE_BLOCKS_FETCH_BYTES : NODE_BLOCKS_GIVE_BYTES;
+	uint64_t blocks = node_blocks_bytes(model_file_bytes(model), o->model == NULL);
 	uint64_t anon = now.anon_bytes + ROOM_JOIN + blocks + out->keep_bytes, all = anon + now.file_bytes;
 	if (all > o->mem || anon + MEMORY_ANON_ROOM > o->mem)
-		return errmsg_fail(em, ERR_LIMIT, "--mem of %.1f MiB leaves nothing for layers: the program takes %.1f MiB, kept states %.1f (--keep-mem), and memory "
-			"that is no file's stays %.0f below the cap: before any layer that takes a cap of %.1f MiB", (double)o->mem / 1048576,
-			(double)(all - out->keep_bytes) / 1048576, (double)out->keep_bytes / 1048576, (double)MEMORY_ANON_ROOM / 1048576,
+		return errmsg_fail(em, ERR_LIMIT, "--mem of %.1f MiB leaves nothing for layers: the program takes %.1f MiB, blocks of the model %.1f, kept states %.1f "
+			"(--keep-mem), and memory that is no file's stays %.0f below the cap: before any layer that takes a cap of %.1f MiB", (double)o->mem / 1048576,
+			(double)(all - out->keep_bytes - blocks) / 1048576, (double)blocks / 1048576, (double)out->keep_bytes / 1048576, (double)MEMORY_ANON_ROOM / 1048576,
 			(double)(all > anon + MEMORY_ANON_ROOM ? all : anon + MEMORY_ANON_ROOM) / 1048576);
 	out->node = (struct node_memory){.is_capped = true, .bytes = o->mem - all, .anon_bytes = o->mem - anon - MEMORY_ANON_ROOM, .reader = o->reader};
 	if (out->node.anon_bytes > out->node.bytes)

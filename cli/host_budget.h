@@ -23,6 +23,6 @@ struct host_budget {
 MUST_USE enum err host_budget_coordinator(const struct options *o, const struct model *model, struct worker *worker, bool is_alone, const struct log *log,
 	struct coordinator_config *c, struct host_budget *out, struct errmsg *em);
 // host_budget_node is for a joined node, whose context the coordinator chooses.
-MUST_USE enum err host_budget_node(const struct options *o, struct host_budget *out, struct errmsg *em);
+MUST_USE enum err host_budget_node(const struct options *o, const struct model *model, struct host_budget *out, struct errmsg *em);
 
 #endif

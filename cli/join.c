@@ -265,7 +265,7 @@ static enum err open_worker(struct joining *j, struct errmsg *em)
 	enum err e = worker_open(options_n_threads(j->ctx->opts), j->ctx->opts->simd, &j->worker, em);
 	if (e == OK)
 		worker_slow_down(j->worker, j->ctx->opts->slowdown);
-	return e == OK ? host_budget_node(j->ctx->opts, &j->budget, em) : e;
+	return e == OK ? host_budget_node(j->ctx->opts, j->model, &j->budget, em) : e;
 }
 
 // open_own_model opens the file that --model names.

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define QUEUED_MAX (1u << 20)             // bytes on a link before its client waits: the kernel's own buffer holds the rest
+#define QUEUED_ALL_MAX (4u << 20)         // on all links together
 #define HEARD_NS INT64_C(60000000000)     // a client that says nothing for so long is gone: it pings every ten seconds
 #define LOOK_NS INT64_C(5000000000)
 
@@ -129,6 +130,14 @@ static void run_read(struct block_job *job, struct block_zip *zip)
 	r->zip_ns = loop_clock_ns() - begin_ns;
 }
 
+// queued_max returns the bytes on one link before its client waits. It may pass them by one block; among many clients that block is all.
+static size_t queued_max(const struct block_server *s)
+{
+	size_t share = QUEUED_ALL_MAX / (size_t)s->stats.n_clients, block = s->manifest->block_bytes;
+	share = share > block ? share - block : 1;
+	return share < QUEUED_MAX ? share : QUEUED_MAX;
+}
+
 static void send_block(struct read_job *r, struct server_client *c)
 {
 	struct block_server *s = r->s;
@@ -147,7 +156,7 @@ static void send_block(struct read_job *r, struct server_client *c)
 	s->stats.n_zipped += is_zipped;
 	s->stats.bytes_sent += len;
 	size_t queued = link_get_stats(c->link).queued_bytes;
-	if (queued < QUEUED_MAX || c->is_blocked)
+	if (queued < queued_max(s) || c->is_blocked)
 		return;
 	c->is_blocked = true;
 	c->blocked_ns = loop_clock_ns();

@@ -18,6 +18,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+// What it takes at most, however many ask, for whoever parts a memory cap: the buffers of reads (2 MiB), what is queued on all links (4 MiB, and the
+// blocks being read), the threads' compressors.
+#define BLOCK_SERVER_BYTES (8u << 20)
+
 struct block_server;
 
 struct block_server_params {

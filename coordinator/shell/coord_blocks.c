@@ -346,6 +346,13 @@ static void run_build(struct block_job *job, struct block_zip *zip)
 		log_line(b->p.log, LOG_WARNING, "the model is hashed again at the next start: %s", em.text);
 }
 
+uint64_t coord_blocks_bytes(uint64_t file_bytes)
+{
+	uint64_t n_blocks = file_bytes / BLOCK_BYTES_DEFAULT + 1;
+	// Hashes, and as much again for tensors; twice, while it is made.
+	return BLOCK_SERVER_BYTES + 2 * n_blocks * 2 * BLOCK_HASH_BYTES + N_ENTRIES * block_set_encoded_max((uint32_t)n_blocks);
+}
+
 // ---- opening
 
 static enum err open_parts(struct coord_blocks *b, struct errmsg *em)

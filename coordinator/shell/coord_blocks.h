@@ -28,6 +28,10 @@ struct coord_blocks_params {
 	uint64_t upload_max;       // bytes per second; 0: no limit but the one that decoding sets
 };
 
+// coord_blocks_bytes returns the memory it takes at most, for whoever parts a memory cap: serving, the manifest of a file of file_bytes, and what each
+// member says it holds.
+uint64_t coord_blocks_bytes(uint64_t file_bytes);
+
 MUST_USE enum err coord_blocks_open(const struct coord_blocks_params *p, struct coord_blocks **out, struct errmsg *em);
 // coord_blocks_close ends every link and waits for its threads. NULL is allowed.
 void coord_blocks_close(struct coord_blocks *b);

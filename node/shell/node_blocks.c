@@ -30,6 +30,15 @@ static struct node_blocks *of_job(struct block_job *job)
 	return (struct node_blocks *)((char *)job - offsetof(struct node_blocks, job));
 }
 
+uint64_t node_blocks_bytes(uint64_t file_bytes, bool is_cached)
+{
+	uint64_t n_blocks = file_bytes / BLOCK_BYTES_DEFAULT + 1, links = NB_PEER_LINKS_MAX + 1;
+	if (is_cached) // asked for and being checked, one more in each thread, and what links read into
+		return BLOCK_SERVER_BYTES + (uint64_t)(NB_UNDER_WAY_MAX + NB_THREADS + 1) * BLOCK_BYTES_DEFAULT + links * BLOCKS_RECORD_MAX;
+	// The manifest comes in parts and is kept whole: hashes, and as much again for tensors. A set of blocks for each peer.
+	return BLOCK_SERVER_BYTES + n_blocks * 2 * BLOCK_HASH_BYTES + (NB_OWN_SETS + BLOCK_FRAME_PEERS_MAX) * block_set_words((uint32_t)n_blocks) * sizeof(uint64_t);
+}
+
 // ---- the model: which one, its manifest, its store
 
 static void fail_model(struct node_blocks *nb, enum err err, const char *text)
@@ -50,7 +59,7 @@ static void on_header(void *ctx, enum err err, const char *text)
 
 static bool make_sets(struct node_blocks *nb)
 {
-	struct block_set *const own[] = {&nb->wanted, &nb->in_use, &nb->present, &nb->verified, &nb->job_in, &nb->job_out, &nb->job_keep};
+	struct block_set *const own[NB_OWN_SETS] = {&nb->wanted, &nb->in_use, &nb->present, &nb->verified, &nb->job_in, &nb->job_out, &nb->job_keep};
 	uint32_t n = nb->manifest->n_blocks;
 	size_t n_words = block_set_words(n);
 	nb->words = calloc((ARRAY_LEN(own) + BLOCK_FRAME_PEERS_MAX) * n_words, sizeof *nb->words);

@@ -23,10 +23,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// What it may take at most while blocks come and go, for whoever parts a memory cap: blocks under way, the buffers of reads and of links.
-#define NODE_BLOCKS_FETCH_BYTES (24u << 20) // without a model file
-#define NODE_BLOCKS_GIVE_BYTES (8u << 20)   // with one
-
 struct node_blocks;
 
 struct node_blocks_params {
@@ -51,6 +47,10 @@ struct node_blocks_params {
 	void *ctx;
 	void (*on_model)(void *ctx, enum err err, const char *text);
 };
+
+// node_blocks_bytes returns the memory it takes at most while blocks come and go, for whoever parts a memory cap, and the model's file has
+// file_bytes. is_cached: without a model file of its own, of which what has been made before (the manifest, sets of blocks) is not counted.
+uint64_t node_blocks_bytes(uint64_t file_bytes, bool is_cached);
 
 MUST_USE enum err node_blocks_open(const struct node_blocks_params *p, struct node_blocks **out, struct errmsg *em);
 // node_blocks_close ends every link and waits for its threads. A load under way is not heard of any more. NULL is allowed.

@@ -17,6 +17,7 @@
 #define NB_THREADS 2           // one hashes and writes while the other waits for the disk
 #define NB_PEER_LINKS_MAX 8    // members fetched from at once
 #define NB_UNDER_WAY_MAX 64    // blocks asked for, or being checked: 16 MiB of the default size
+#define NB_OWN_SETS 7          // of blocks, beside one for each peer
 #define NB_ORIGIN 1u           // the coordinator's handle as a source; a member's is its slot + NB_FIRST_PEER
 #define NB_FIRST_PEER 2u
 

@@ -16,7 +16,7 @@
 
 // A machine whose needs are linear, as they nearly are.
 struct shape {
-	uint64_t program, kept;
+	uint64_t program, kept, blocks;
 	uint64_t frames_per_token, compute_per_token; // of the chunk
 	uint64_t kv_per_token;                        // of the context
 	uint64_t head, layers, least;
@@ -27,7 +27,7 @@ static enum err linear(void *ctx, int32_t ctx_len, int32_t chunk, struct memory_
 	const struct shape *s = ctx;
 	(void)em;
 	*out = (struct memory_needs){
-		.program_anon = s->program / 2, .program_file = s->program - s->program / 2, .kept = s->kept,
+		.program_anon = s->program / 2, .program_file = s->program - s->program / 2, .kept = s->kept, .blocks = s->blocks,
 		.frames = s->frames_per_token * (uint64_t)chunk, .compute = s->compute_per_token * (uint64_t)chunk, .kv = s->kv_per_token * (uint64_t)ctx_len,
 		.head_whole = s->head, .head_least = s->head < s->least ? s->head : s->least,
 		.layers_whole = s->layers, .layers_least = s->layers < s->least ? s->layers : s->least,
@@ -160,6 +160,29 @@ static void a_head_larger_than_half_is_streamed_in_proportion(void **state)
 	assert_true(ratio > 0.24 && ratio < 0.26);
 }
 
+static void blocks_for_others_leave_less_for_weights(void **state)
+{
+	(void)state;
+	struct shape s = small;
+	s.layers = 400 * MIB;
+	struct memory_request q = ask(&s, 200 * MIB);
+	struct memory_budget without, with;
+	struct errmsg em = {{0}};
+	q.ctx_given = 64;
+	q.chunk_given = 16;
+	assert_int_equal(memory_budget_make(&q, &without, &em), OK);
+	s.blocks = 14 * MIB;
+	struct memory_request more = ask(&s, 200 * MIB);
+	more.ctx_given = 64;
+	more.chunk_given = 16;
+	assert_int_equal(memory_budget_make(&more, &with, &em), OK);
+	assert_keeps_the_cap(&with);
+	assert_int_equal(without.head.bytes + without.layers.bytes - with.head.bytes - with.layers.bytes, 14 * MIB);
+	more.ctx_given = 16384;
+	assert_int_equal(memory_budget_make(&more, &with, &em), ERR_LIMIT);
+	assert_non_null(strstr(em.text, "kept states 0.0, blocks for others 14.0, computing "));
+}
+
 static void any_shape_keeps_the_cap(void **state)
 {
 	(void)state;
@@ -167,7 +190,7 @@ static void any_shape_keeps_the_cap(void **state)
 	rng_init(&r, 9);
 	int n_fit = 0;
 	for (int i = 0; i < 5000; i++) {
-		struct shape s = {.program = rng_below(&r, 60) * MIB, .kept = rng_below(&r, 3) * 20 * MIB, .frames_per_token = rng_below(&r, 400000),
+		struct shape s = {.program = rng_below(&r, 60) * MIB, .kept = rng_below(&r, 3) * 20 * MIB, .blocks = rng_below(&r, 3) * 8 * MIB, .frames_per_token = rng_below(&r, 400000),
 			.compute_per_token = rng_below(&r, 400000), .kv_per_token = 1 + rng_below(&r, 400000), .head = rng_below(&r, 900) * MIB,
 			.layers = rng_below(&r, 40000) * MIB, .least = rng_below(&r, 8) * MIB};
 		struct memory_request q = ask(&s, (33 + rng_below(&r, 4000)) * MIB);
@@ -198,6 +221,7 @@ int main(void)
 		cmocka_unit_test(a_cap_below_everything_is_refused),
 		cmocka_unit_test(a_machine_without_layers_gives_the_head_everything),
 		cmocka_unit_test(a_head_larger_than_half_is_streamed_in_proportion),
+		cmocka_unit_test(blocks_for_others_leave_less_for_weights),
 		cmocka_unit_test(any_shape_keeps_the_cap),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
