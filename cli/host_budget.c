@@ -4,6 +4,7 @@
 #include "cli/process_memory.h"
 #include "coordinator/shell/coord_blocks.h"
 #include "engine/stage_work.h"
+#include "node/shell/kept_disk.h"
 #include "node/shell/node_blocks.h"
 
 #include <stddef.h>
@@ -40,6 +41,12 @@ static struct engine_config stage_config(const struct measuring *m, int32_t ctx_
 		.layers = layer_spans_one(0, n_layers_here(m->o, m->core)), .n_slots = m->core->n_slots, .ctx_len = ctx_len, .batch_max = chunk, .wire = m->core->wire};
 }
 
+// to_disk_bytes returns what kept states on their way to disk take.
+static uint64_t to_disk_bytes(const struct options *o, const struct coordinator_config *c)
+{
+	return o->keep_disk > 0 && c->has_local_node ? kept_disk_bytes(coordinator_buf_bytes(c)) : 0;
+}
+
 static enum err measure(void *ctx, int32_t ctx_len, int32_t chunk, struct memory_needs *out, struct errmsg *em)
 {
 	const struct measuring *m = ctx;
@@ -57,7 +64,7 @@ static enum err measure(void *ctx, int32_t ctx_len, int32_t chunk, struct memory
 	*out = (struct memory_needs){
 		.program_anon = m->program_anon,
 		.program_file = m->program_file,
-		.kept = m->kept,
+		.kept = m->kept + to_disk_bytes(m->o, &c),
 		.blocks = m->blocks,
 		// The coordinator's buffers, the stage's, as much again in links, and the tokens of every session.
 		.frames = buf * ((uint64_t)coordinator_n_bufs(&c) + (c.has_local_node ? 2 : 1) * credits) + (uint64_t)SESSIONS_MAX * (uint64_t)ctx_len * sizeof(int32_t),
@@ -130,7 +137,7 @@ enum err host_budget_coordinator(const struct options *o, const struct model *mo
 	struct engine_size s = {0};
 	if (layer_spans_count(&stage.layers) > 0)
 		e = stage_work_measure(&stage, &s, em);
-	uint64_t own = s.bytes + 2 * (uint64_t)c->hop_credits * coordinator_buf_bytes(c);
+	uint64_t own = s.bytes + 2 * (uint64_t)c->hop_credits * coordinator_buf_bytes(c) + to_disk_bytes(o, c);
 	out->node = (struct node_memory){.is_capped = true, .bytes = b->layers.bytes + own, .anon_bytes = b->layers.anon_bytes + own, .reader = o->reader};
 	return e;
 }

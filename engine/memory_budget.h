@@ -18,7 +18,7 @@
 struct memory_needs {
 	uint64_t program_anon, program_file;  // measured, and room for what is started later
 	uint64_t frames;                      // buffers and queues of hidden states
-	uint64_t kept;                        // states kept for a lost neighbour
+	uint64_t kept;                        // states kept for a lost neighbour, and those on their way to disk
 	uint64_t blocks;                      // the model's blocks on their way to other machines
 	uint64_t compute;                     // activations, logits, scratch
 	uint64_t kv;

@@ -121,7 +121,7 @@ static int32_t memory_for(const struct node *n, const struct node_kept *k, int32
 static uint32_t begin_write(struct node *n, const struct rows *r, struct session_id session)
 {
 	uint64_t bytes = (uint64_t)(r->end - r->begin) * n->kept_row_bytes;
-	if (n->writing_bytes + bytes > KEPT_WRITING_BUFS * (uint64_t)stage_buf_bytes(n))
+	if (n->writing_bytes + bytes > NODE_KEPT_WRITING_BUFS * (uint64_t)stage_buf_bytes(n))
 		return 0;
 	for (int32_t i = 0; i < KEPT_WRITES_MAX; i++) {
 		struct kept_write *w = &n->writes[i];

@@ -36,6 +36,7 @@
 #define NODE_EFFECTS_MAX 3072  // a step's worst case: every buffer's step sent, kept in memory and on disk, credited; every entry dropped
 #define NODE_EFFECT_BYTES 98304
 #define NODE_KEPT_FRAME_EXTRA 24 // bytes of a row on disk beside the row: what makes it private and proves it whole
+#define NODE_KEPT_WRITING_BUFS 4 // buffers' worth of rows on their way to disk at most: a disk that is slower than the engine must not fill memory
 #define NODE_LINKS_MAX 16      // coordinator control and data, two peers; each one's successor, and what both ends dialled at once, while they live
 
 enum node_link_kind { NODE_LINK_CONTROL, NODE_LINK_DATA };

@@ -7,7 +7,6 @@
 
 #define KEPT_BLOCKS_MAX 1024
 #define KEPT_WRITES_MAX 64
-#define KEPT_WRITING_BUFS 4 // buffers' worth of rows on their way to disk at most: a disk that is slower than the engine must not fill memory
 
 // A link that is up. Its end is a loss when it is the newest of its kind to its peer, or when it did not end in order and frames of the plan
 // may have been on it: ours, or those of the far end, who may learn of the successor later than we do.

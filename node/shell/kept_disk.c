@@ -311,6 +311,13 @@ int kept_disk_fd(const struct kept_disk *d)
 	return d->fd;
 }
 
+uint64_t kept_disk_bytes(size_t buf_bytes)
+{
+	// The core reads one step's rows at a time. An order's buffer may be a spare one that is larger than its rows.
+	uint64_t n_bufs = NODE_KEPT_WRITING_BUFS + 1 + SPARES, frame = (uint64_t)buf_bytes + NODE_KEPT_FRAME_EXTRA;
+	return n_bufs * buf_bytes + (frame > AT_ONCE_BYTES ? frame : AT_ONCE_BYTES);
+}
+
 // ---- opening
 
 // open_nameless makes a file that no directory lists. A name it had to have is taken away before anything is written.

@@ -15,6 +15,7 @@
 #include "node/node.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct kept_disk;
@@ -31,6 +32,10 @@ struct kept_disk_done {
 
 // Called from the loop, in the order of the orders.
 typedef void (*kept_disk_fn)(void *ctx, const struct kept_disk_done *done);
+
+// kept_disk_bytes returns the memory it takes at most while a stage's buffers have buf_bytes each, for whoever parts a memory cap: rows on their way
+// to disk, those of a read, buffers kept for the next order, and frames that are sealed or opened together.
+uint64_t kept_disk_bytes(size_t buf_bytes);
 
 // kept_disk_open makes the file in a directory. ERR_IO: it cannot be made there.
 MUST_USE enum err kept_disk_open(const char *dir, struct loop *loop, kept_disk_fn done, void *ctx, struct kept_disk **out, struct errmsg *em);

@@ -145,13 +145,15 @@ static enum err set_limits(struct rt_job *j, uint64_t *stage_bytes)
 	enum err e = stage_work_measure(&j->config, &size, &j->em);
 	if (e != OK)
 		return e;
-	uint64_t bytes = size.bytes + 2 * (uint64_t)j->bufs_bytes; // as much may wait in links as lies in buffers
+	uint64_t frames = 2 * (uint64_t)j->bufs_bytes; // as much may wait in links as lies in buffers
+	uint64_t to_disk = j->rt->kept_disk != NULL ? kept_disk_bytes(j->rt->new_buf_bytes) : 0;
+	uint64_t bytes = size.bytes + frames + to_disk;
 	*stage_bytes = bytes + size.weight_least;
 	if (*stage_bytes > m->bytes || bytes > m->anon_bytes)
 		return errmsg_fail(&j->em, ERR_LIMIT, "--mem leaves %.1f MiB for a stage (%.1f of it no file's): KV cache %.1f MiB for %d slots of %d tokens, computing "
-			"%.1f, buffers %.1f, weights at least %.1f; use fewer slots or a shorter context on the coordinator", (double)m->bytes / 1048576,
+			"%.1f, buffers %.1f, states on their way to disk %.1f, weights at least %.1f; use fewer slots or a shorter context on the coordinator", (double)m->bytes / 1048576,
 			(double)m->anon_bytes / 1048576, (double)size.kv_bytes / 1048576, j->config.n_slots, j->config.ctx_len,
-			(double)(size.bytes - size.kv_bytes) / 1048576, 2 * (double)j->bufs_bytes / 1048576, (double)size.weight_least / 1048576);
+			(double)(size.bytes - size.kv_bytes) / 1048576, (double)frames / 1048576, (double)to_disk / 1048576, (double)size.weight_least / 1048576);
 	j->config.weights = (struct residency_limits){.is_capped = true, .bytes = m->bytes - bytes, .anon_bytes = m->anon_bytes - bytes, .reader = m->reader,
 		.log = j->rt->p.log};
 	j->config.defer_weights = true; // until the old stage's are gone

@@ -2,6 +2,7 @@
 #include "cli/host_budget.h"
 
 #include "coordinator/shell/coord_blocks.h"
+#include "node/shell/kept_disk.h"
 #include "node/shell/node_blocks.h"
 #include "tests/support/gguf_build.h"
 #include "tests/support/scratch.h"
@@ -102,6 +103,20 @@ static void assert_near(uint64_t got, uint64_t want)
 	assert_in_range(got, want > SLACK ? want - SLACK : 0, want + SLACK);
 }
 
+static void states_on_their_way_to_disk_are_part_of_the_cap(void **state)
+{
+	struct world *w = *state;
+	struct coordinator_config c = config(w);
+	struct host_budget without = serve_budget(w, "m.gguf --mem 400M --prefill-chunk 16", false);
+	struct host_budget with = serve_budget(w, "m.gguf --mem 400M --prefill-chunk 16 --keep-disk 2G", false);
+	uint64_t on_their_way = kept_disk_bytes(coordinator_buf_bytes(&c));
+	assert_int_equal(with.budget.needs.kept - without.budget.needs.kept, on_their_way);
+	// The node takes them out of its part again when it loads its layers.
+	uint64_t node_has = without.node.bytes - without.budget.layers.bytes;
+	assert_int_equal(with.node.bytes - with.budget.layers.bytes - node_has, on_their_way);
+	assert_near(without.budget.head.bytes + without.budget.layers.bytes - with.budget.head.bytes - with.budget.layers.bytes, on_their_way);
+}
+
 static void blocks_for_other_machines_are_part_of_a_server(void **state)
 {
 	struct world *w = *state;
@@ -146,6 +161,7 @@ static void without_a_cap_nothing_is_parted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(states_on_their_way_to_disk_are_part_of_the_cap),
 		cmocka_unit_test(blocks_for_other_machines_are_part_of_a_server),
 		cmocka_unit_test(a_node_that_fetches_keeps_room_for_blocks),
 		cmocka_unit_test(a_cap_that_blocks_alone_fill_is_refused),

@@ -288,12 +288,12 @@ static void a_disk_that_does_not_keep_up_gets_no_more(void **state)
 	struct fixture *f = *state;
 	f->n->config.keep_bytes = 0;
 	f->n->config.keep_disk_bytes = 1000 * FRAME;
-	uint32_t ids[KEPT_WRITING_BUFS];
-	for (uint32_t i = 0; i < KEPT_WRITING_BUFS; i++) {
+	uint32_t ids[NODE_KEPT_WRITING_BUFS];
+	for (uint32_t i = 0; i < NODE_KEPT_WRITING_BUFS; i++) {
 		assert_int_equal(put(f, a_step(7, 1, 16 * i, 16), 5), NODE_FX_KEEP_DISK);
 		ids[i] = f->fx->at[f->fx->n - 1].u.disk.id;
 	}
-	put(f, a_step(7, 1, 16 * KEPT_WRITING_BUFS, 1), 5);
+	put(f, a_step(7, 1, 16 * NODE_KEPT_WRITING_BUFS, 1), 5);
 	assert_null(last(f, NODE_FX_KEEP_DISK));
 	assert_false(has(f, a_step(7, 1, 0, 1), 5));
 	disk_done(f, ids[2], OK);

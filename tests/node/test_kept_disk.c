@@ -3,8 +3,10 @@
 
 #include "base/bytes.h"
 #include "base/rng.h"
+#include "tests/support/instrumented.h"
 #include "tests/support/scratch.h"
 
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -299,6 +301,42 @@ static void a_disk_that_fails_is_an_error(void **state)
 	close(writes_only);
 }
 
+static size_t heap_bytes(void)
+{
+	struct mallinfo2 m = mallinfo2();
+	return m.uordblks + m.hblkhd;
+}
+
+// As many orders as the core ever gives at once, large ones and small ones in turn: small ones take the buffers of large ones.
+static void no_more_memory_is_taken_than_was_promised(void **state)
+{
+	struct fixture *f = *state;
+	const size_t row = 1 << 12, n_rows = 256, buf_bytes = n_rows * row;
+	const int32_t sizes[] = {(int32_t)n_rows, 1, (int32_t)n_rows, 128};
+	if (IS_INSTRUMENTED)
+		skip(); // its malloc answers no questions
+	uint8_t *rows = calloc(n_rows, row);
+	assert_non_null(rows);
+	size_t before = heap_bytes(), most = 0;
+	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+		const struct node_disk_run run = {0, sizes[i]};
+		struct node_effect e = order(f, 0, &run, 1);
+		e.u.disk.row_bytes = row;
+		for (int32_t bytes = sizes[i]; bytes <= NODE_KEPT_WRITING_BUFS * (int32_t)n_rows && f->last_id - f->n_done < 32; bytes += sizes[i]) {
+			kept_disk_write(f->disk, &e, rows);
+			most = heap_bytes() - before > most ? heap_bytes() - before : most;
+			e.u.disk.id = ++f->last_id;
+		}
+		kept_disk_read(f->disk, &e);
+		most = heap_bytes() - before > most ? heap_bytes() - before : most;
+		assert_int_equal(wait(f), OK);
+		free(f->rows); // ours
+		f->rows = NULL;
+	}
+	assert_in_range(most, buf_bytes, kept_disk_bytes(buf_bytes) + 65536); // orders themselves are small
+	free(rows);
+}
+
 static void closing_ends_what_is_under_way(void **state)
 {
 	struct fixture *f = *state;
@@ -334,6 +372,7 @@ int main(void)
 		WITH(a_file_that_was_cut_is_an_error),
 		WITH(a_full_disk_is_an_error_and_works_again_when_it_is_not),
 		WITH(a_disk_that_fails_is_an_error),
+		WITH(no_more_memory_is_taken_than_was_promised),
 		WITH(closing_ends_what_is_under_way),
 		WITH(a_directory_that_takes_no_file_is_named),
 	};
