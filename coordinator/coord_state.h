@@ -338,6 +338,9 @@ bool planning_is_possible(const struct coordinator *c, const struct chain *ch, c
 // any case; one that stands by is looked at by chains that lack somebody.
 void planning_note(struct coordinator *c, const struct member *m, bool is_news);
 void planning_on_random(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
+// planning_on_weights_lost: a member cannot read its weights any more. When the others can do without it, the chain loses it as if its link had gone,
+// and it stands back for a while; false: they cannot, and nothing changes.
+bool planning_on_weights_lost(struct coordinator *c, int32_t member, const char *error, struct coord_effects *fx);
 void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch epoch, const char *error, struct coord_effects *fx);
 // planning_drop: what is on its way in a chain may be lost, credits too. Its next plan begins with full credits under a new plan_epoch; its answers
 // wait for it.

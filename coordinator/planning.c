@@ -625,10 +625,11 @@ int64_t planning_deadline_ns(struct coordinator *c)
 	return c->pause_deadline_ns < deadline ? c->pause_deadline_ns : deadline;
 }
 
-static void on_load_failed(struct coordinator *c, struct chain *ch, struct member *m, const char *error, struct coord_effects *fx)
+// stand_back leaves a member out of plans for a while: it cannot do its part.
+static void stand_back(struct coordinator *c, struct chain *ch, struct member *m, const char *what, const char *error, struct coord_effects *fx)
 {
 	int64_t pause_ns = backoff_next_ns(&m->backoff);
-	coord_log(fx, LOG_ERROR, "node %s cannot take its part: %s; the next plan after %lld s counts on it again", m->hello.name, error,
+	coord_log(fx, LOG_ERROR, "node %s cannot %s: %s; the next plan after %lld s counts on it again", m->hello.name, what, error,
 		(long long)(pause_ns / 1000000000));
 	text_copy(m->detail, sizeof m->detail, error);
 	m->load_failed = true;
@@ -647,6 +648,19 @@ static void on_ready(struct coordinator *c, struct chain *ch, struct coord_effec
 	recovery_note_ready(c, ch, fx);
 }
 
+bool planning_on_weights_lost(struct coordinator *c, int32_t member, const char *error, struct coord_effects *fx)
+{
+	struct member *m = &c->members[member];
+	struct chain *ch = member_chain(c, member);
+	char why[REASON_CAP];
+	m->retry_ns = c->now_ns + 1; // only to ask: not eligible
+	bool can_go_on = planning_is_possible(c, ch, why);
+	m->retry_ns = 0;
+	if (can_go_on)
+		stand_back(c, ch, m, "read its weights", error, fx);
+	return can_go_on;
+}
+
 void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch epoch, const char *error, struct coord_effects *fx)
 {
 	struct member *m = &c->members[member];
@@ -654,7 +668,7 @@ void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch
 	if (ch == NULL || epoch.v != ch->plan.epoch.v || ch->plan_state != PLAN_LOADING || m->stage < 0)
 		return;
 	if (error[0] != '\0') {
-		on_load_failed(c, ch, m, error, fx);
+		stand_back(c, ch, m, "take its part", error, fx);
 		return;
 	}
 	m->loaded = true;

@@ -282,6 +282,8 @@ void ring_on_step_failed(struct coordinator *c, int32_t member, const struct msg
 		sessions_restart(c, s, fx);
 		return;
 	}
+	if (m->u.step_failed.code == STEP_WEIGHTS && planning_on_weights_lost(c, member, m->u.step_failed.error, fx))
+		return;
 	char text[2 * REASON_CAP + LAYER_SPANS_CAP], layers[LAYER_SPANS_CAP];
 	layer_spans_print(&ch->plan.stages[c->members[member].stage].layers, layers);
 	snprintf(text, sizeof text, "node %s (layers %s): %s", c->members[member].hello.name, layers, m->u.step_failed.error);

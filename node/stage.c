@@ -435,6 +435,17 @@ static void start_forward(struct node *n, struct node_effects *fx)
 	f->u.forward.items = n->items;
 }
 
+static enum step_failure failure_of(enum err e)
+{
+	switch (e) {
+	case ERR_NON_FINITE: return STEP_NON_FINITE;
+	case ERR_RANGE: return STEP_NOT_KEPT; // positions before it were never computed in these layers
+	case ERR_IO: return STEP_WEIGHTS;     // nothing else is read
+	case ERR_STATE: return STEP_WEIGHTS;  // the model's file is another one by now
+	default: return STEP_OTHER;
+	}
+}
+
 void stage_on_forward_done(struct node *n, const struct node_event *ev, struct node_effects *fx)
 {
 	if (ev->u.forward_done.id != n->forward_id)
@@ -456,10 +467,8 @@ void stage_on_forward_done(struct node *n, const struct node_event *ev, struct n
 		}
 		enum err e = ev->u.forward_done.errs[i];
 		if (e != OK) {
-			// ERR_RANGE: positions before it were never computed in these layers.
-			enum step_failure code = e == ERR_NON_FINITE ? STEP_NON_FINITE : e == ERR_RANGE ? STEP_NOT_KEPT : STEP_OTHER;
 			const char *text = ev->u.forward_done.texts ? ev->u.forward_done.texts[i] : "";
-			report_failure(n, w->step.session, code, text && text[0] ? text : err_words(e), fx);
+			report_failure(n, w->step.session, failure_of(e), text && text[0] ? text : err_words(e), fx);
 			drop_work(n, buf, fx);
 			continue;
 		}

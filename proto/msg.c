@@ -247,7 +247,7 @@ static enum err get_failed(const Hearth__StepFailed *p, struct msg *m, struct er
 {
 	m->u.step_failed.epoch.v = p->plan_epoch;
 	m->u.step_failed.session.v = p->session;
-	if (p->code < STEP_NON_FINITE || p->code > STEP_NOT_KEPT)
+	if (p->code < STEP_NON_FINITE || p->code > STEP_WEIGHTS)
 		return bad(em, "code");
 	m->u.step_failed.code = (enum step_failure)p->code;
 	return get_text(p->error, m->u.step_failed.error, REASON_CAP, "error", em);

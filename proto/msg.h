@@ -66,7 +66,8 @@ struct msg_join_grant {
 	struct address_list addresses;
 };
 
-enum step_failure { STEP_NON_FINITE = 1, STEP_OTHER = 2, STEP_NOT_KEPT = 3 };
+// STEP_WEIGHTS: the sender cannot read its weights any more; the error names file and offset.
+enum step_failure { STEP_NON_FINITE = 1, STEP_OTHER = 2, STEP_NOT_KEPT = 3, STEP_WEIGHTS = 4 };
 
 enum msg_type {
 	MSG_HELLO = 1,

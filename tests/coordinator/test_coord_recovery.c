@@ -173,6 +173,45 @@ static void a_failure_of_steps_that_are_not_under_way_changes_nothing(void **sta
 	stop(&h);
 }
 
+// cannot_read puts a request on its way, and tells that a node cannot read its weights.
+static void cannot_read(struct host *h, int32_t node)
+{
+	submit(h, 1, 3, 3);
+	struct coord_effect *f = find_fx(h, COORD_FX_FORWARD, 0);
+	assert_non_null(f);
+	struct coord_event done = {.type = COORD_EV_FORWARD_DONE, .u.forward_done.id = f->u.forward.id};
+	step(h, &done);
+	struct msg m = {.type = MSG_STEP_FAILED, .u.step_failed = {.epoch = look(h).plan_epoch, .session = {((uint64_t)h->wall << 20) + 1},
+		.code = STEP_WEIGHTS, .error = "model.gguf: ends at offset 4096"}};
+	message(h, h->control[node], &m);
+}
+
+static void who_cannot_read_its_weights_is_lost_to_the_plan_and_not_to_the_answer(void **state)
+{
+	(void)state;
+	struct host h;
+	struct msg m;
+	open_ready(&h, 2);
+	cannot_read(&h, 2);
+	assert_false(look(&h).ready);
+	assert_int_equal(count_fx(&h, COORD_FX_END), 0); // the request goes on
+	assert_non_null(strstr(look(&h).members[1].detail, "ends at offset 4096"));
+	be_ready(&h, 1);
+	assert_true(look(&h).ready);
+	assert_int_equal(look(&h).members[1].stage, -1);
+	assert_non_null(find_fx(&h, COORD_FX_FORWARD, 0)); // from its tokens
+	stop(&h);
+
+	open_ready(&h, 1);
+	cannot_read(&h, 1);
+	struct coord_effect *f = find_fx(&h, COORD_FX_END, 0);
+	assert_non_null(f); // nobody else: the error is the answer, and the cluster stays as it is
+	assert_string_equal(f->u.end.text, "node node1 (layers 0 to 5): model.gguf: ends at offset 4096");
+	assert_true(look(&h).ready);
+	assert_false(sent(&h, h.control[1], MSG_PLAN, &m));
+	stop(&h);
+}
+
 static void relayed_steps_of_a_hop_stay_on_their_link_until_they_are_credited(void **state)
 {
 	(void)state;
@@ -207,6 +246,7 @@ int main(void)
 		cmocka_unit_test(who_was_leaving_is_not_waited_for),
 		cmocka_unit_test(what_is_no_part_of_the_plan_keeps_nobody_out),
 		cmocka_unit_test(a_failure_of_steps_that_are_not_under_way_changes_nothing),
+		cmocka_unit_test(who_cannot_read_its_weights_is_lost_to_the_plan_and_not_to_the_answer),
 		cmocka_unit_test(relayed_steps_of_a_hop_stay_on_their_link_until_they_are_credited),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

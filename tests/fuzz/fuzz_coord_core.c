@@ -201,7 +201,7 @@ static void send_control(struct world *w, size_t link)
 	case MSG_STEP_FAILED:
 		m.u.step_failed.epoch = v.epoch;
 		m.u.step_failed.session.v = FIRST_SESSION - 1 + b % 8;
-		m.u.step_failed.code = (enum step_failure)(STEP_NON_FINITE + (b >> 3) % 3);
+		m.u.step_failed.code = (enum step_failure)(STEP_NON_FINITE + (b >> 3) % STEP_WEIGHTS);
 		break;
 	case MSG_LEAVING:
 		if (b & 1)

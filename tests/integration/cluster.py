@@ -209,15 +209,15 @@ class Cluster:
 
     # Nodes
 
-    def join(self, name, *options, invite=None, listen="127.0.0.1:0", probe=False):
+    def join(self, name, *options, invite=None, listen="127.0.0.1:0", probe=False, model=None, env=None):
         """Starts a node: with an invite of its own the first time, as the member it is later. probe: it may measure this machine."""
-        argv = ["join", "--model", self.model, "--state", self.state(name), "--name", name, "--listen", listen, *([] if probe else ["--no-probe"]), *options]
+        argv = ["join", "--model", model or self.model, "--state", self.state(name), "--name", name, "--listen", listen, *([] if probe else ["--no-probe"]), *options]
         if invite is not None or not self.state(name).exists():
             path = self.folder / ("%s.invite" % name)
             path.touch(0o600)
             path.write_text((invite or self.invite()) + "\n")
             argv += ["--invite-file", path]
-        return self.start(name, *argv)
+        return self.start(name, *argv, env=env)
 
     # Requests
 

@@ -76,8 +76,8 @@ def test_a_node_whose_file_changes_leaves_and_the_others_answer(cluster, tiny, c
     three_stages(cluster, tiny, copy)
     before = cluster.run(PROMPT, n=8)
     change(copy)
-    failed = cluster.run_raw(PROMPT, n=8, check=False)
-    assert failed.returncode == 1
+    meanwhile = cluster.run(PROMPT, n=8)
+    assert meanwhile["output_ids"] == before["output_ids"] and meanwhile["logits_hash"] == before["logits_hash"]
     assert cluster.processes["a"].wait_exit(20) == 1
     assert CHANGED in cluster.processes["a"].log() and str(copy) in cluster.processes["a"].log()
     wait_stages(cluster, 2)
