@@ -171,8 +171,8 @@ class Cluster:
 
     # The coordinator
 
-    def serve(self, *options, name="coordinator", http=False, port=0, listen=None):
-        """Starts the coordinator on ports of the loopback address, and waits until it takes commands. http: True, or a port."""
+    def serve(self, *options, name="coordinator", http=False, port=0, listen=None, seconds=60):
+        """Starts the coordinator on ports of the loopback address, and waits until it takes commands: it has hashed the model by then. http: True, or a port."""
         self.coordinator = name
         if not {"--plan", "--split"} & set(options):
             options = ("--plan", "even", *options) # these machines are equal, and one alone would be the fastest
@@ -183,7 +183,7 @@ class Cluster:
         def ready():
             assert p.is_running(), "serve ended with code %s:\n%s" % (p.popen.returncode, p.log())
             return self.command("status", "--state", self.state(name), "--json", check=False).returncode == 0
-        wait_until(ready, 60, "the coordinator's admin socket")
+        wait_until(ready, seconds, "the coordinator's admin socket")
         return p
 
     def status(self):
