@@ -310,10 +310,9 @@ static enum err allocate(struct expert_cache *c, struct errmsg *em)
 	if (c->c.reader != READER_DIRECT)
 		return OK;
 	c->memory_bytes = each * (uint64_t)c->n_slots;
-	void *memory = mmap(NULL, c->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
+	c->memory = weight_reader_memory(c->memory_bytes);
+	if (c->memory == NULL)
 		return errmsg_fail(em, ERR_NOMEM, "cannot allocate %.1f MiB for experts", (double)c->memory_bytes / 1048576);
-	c->memory = memory;
 	for (int32_t i = 0; i < c->n_slots; i++)
 		c->slots[i].place.memory = c->memory + each * (uint64_t)i;
 	return OK;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #define KV_SHARE 4     // a chosen context's cache takes at most this part of what weights and it have, where weights do not fit
+#define HUGE_EDGES (UINT64_C(4) << 20) // of huge pages that begin before the head and end behind it
 #define CHUNK_SHARE 12 // frames and activations take at most this part of the cap, where the chunk is ours to choose
 
 static uint64_t minus(uint64_t a, uint64_t b)
@@ -163,6 +164,8 @@ static uint64_t share_head(const struct memory_needs *n, uint64_t have)
 	uint64_t whole = n->head_whole + n->layers_whole;
 	if (n->layers_whole == 0)
 		return have;
+	if (have >= whole + HUGE_EDGES)
+		return n->head_whole + HUGE_EDGES;
 	if (have >= whole || (n->head_whole <= have / 2 && have - n->head_whole >= n->layers_least))
 		return n->head_whole;
 	uint64_t part = (uint64_t)((double)have * ((double)n->head_whole / (double)whole));

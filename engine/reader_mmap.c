@@ -23,9 +23,8 @@ static struct weight_piece first_piece(const struct weight_reader *r, const stru
 
 static void begin(struct weight_reader *r, const struct unit *u, struct weight_place *p)
 {
-	(void)p;
 	for (int32_t i = 0; i < u->n_parts; i++) {
-		if (u->parts[i].bytes == 0)
+		if (u->parts[i].bytes == 0 || p->in_map) // what is read so lies in small pages
 			continue;
 		struct weight_piece piece = first_piece(r, &u->parts[i]);
 		if (piece.file >= 0) // the kernel begins to read and does not wait
@@ -59,7 +58,12 @@ static void drop_part(struct weight_reader *r, const struct unit_part *part, str
 {
 	if (p->maps[i] == NULL)
 		return;
-	munmap(p->maps[i], p->map_bytes[i]);
+	if (p->in_map) {
+		(void)munlock(p->maps[i], p->map_bytes[i]);
+		(void)madvise(p->maps[i], p->map_bytes[i], MADV_DONTNEED);
+	} else {
+		munmap(p->maps[i], p->map_bytes[i]);
+	}
 	struct weight_piece piece = first_piece(r, part);
 	if (piece.file >= 0)
 		(void)posix_fadvise(r->files->files[piece.file].fd, (off_t)piece.offset, (off_t)piece.bytes, POSIX_FADV_DONTNEED);
@@ -82,13 +86,15 @@ static enum err finish_part(struct weight_reader *r, const struct unit_part *par
 	uint64_t skip = piece.offset % WEIGHT_PAGE;
 	size_t len = (size_t)(skip + piece.bytes + WEIGHT_PAGE - 1) & ~(size_t)(WEIGHT_PAGE - 1);
 	const struct weight_file *f = &r->files->files[piece.file];
-	uint8_t *map = mmap(NULL, len, PROT_READ, MAP_SHARED, f->fd, (off_t)(piece.offset - skip));
+	void *map = p->in_map ? (void *)((uintptr_t)(r->files->map + part->at) - skip) : mmap(NULL, len, PROT_READ, MAP_SHARED, f->fd, (off_t)(piece.offset - skip));
 	if (map == MAP_FAILED)
 		return errmsg_fail(em, errno == ENOMEM ? ERR_NOMEM : ERR_IO, "%s: cannot map %" PRIu64 " bytes at offset %" PRIu64 ": %s", f->path, piece.bytes,
 			piece.offset, strerror(errno));
 	p->maps[i] = map;
 	p->map_bytes[i] = len;
-	p->views[i] = map + skip;
+	p->views[i] = (uint8_t *)map + skip;
+	if (p->in_map)
+		weight_reader_huge(map, len);
 	while (madvise(map, len, MADV_POPULATE_READ) != 0)
 		if (errno != EINTR && errno != EAGAIN)
 			return explain(r, part, errno, em);

@@ -356,10 +356,10 @@ static enum err place_memory(struct residency *r, const uint64_t *unit_bytes, st
 	if (weight_reader_kind(r->reader) != READER_DIRECT)
 		return OK;
 	r->memory_bytes = r->layout.pinned_bytes + r->layout.window_bytes;
-	void *memory = mmap(NULL, r->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
+	r->memory = weight_reader_memory(r->memory_bytes);
+	if (r->memory == NULL)
 		return errmsg_fail(em, ERR_NOMEM, "cannot allocate %.1f MiB for weights", (double)r->memory_bytes / 1048576);
-	uint8_t *at = r->memory = memory;
+	uint8_t *at = r->memory;
 	for (int32_t i = 0; i < r->c.units->n; i++) {
 		if (r->stream_idx[i] >= 0)
 			continue;
@@ -392,9 +392,19 @@ static int32_t next_pin(const struct residency *r, int32_t i)
 	return i;
 }
 
+// lies_in_map: everything stays, and fits in whole huge pages too. Then it lies where it would without a cap, and is as fast.
+static bool lies_in_map(const struct residency *r)
+{
+	return r->layout.n_streamed == 0 && r->c.files->map != NULL && weight_reader_kind(r->reader) == READER_MMAP &&
+		weight_reader_huge_bytes(r->c.units) <= r->c.limits.bytes;
+}
+
 static enum err read_pins(struct residency *r, struct errmsg *em)
 {
 	const struct unit_table *t = r->c.units;
+	bool in_map = lies_in_map(r);
+	for (int32_t k = 0; k < t->n; k++)
+		r->pins[k].in_map = in_map;
 	int32_t i = next_pin(r, 0);
 	if (i < t->n)
 		weight_reader_begin(r->reader, &t->units[i], &r->pins[i]);
@@ -450,9 +460,12 @@ static void view_map(struct residency *r)
 {
 	for (int32_t i = 0; i < r->c.units->n; i++) {
 		const struct unit *u = &r->c.units->units[i];
-		for (int32_t p = 0; p < u->n_parts; p++)
-			if (u->parts[p].bytes > 0)
-				r->views[i].parts[p] = r->c.files->map + u->parts[p].at;
+		for (int32_t p = 0; p < u->n_parts; p++) {
+			if (u->parts[p].bytes == 0)
+				continue;
+			r->views[i].parts[p] = r->c.files->map + u->parts[p].at;
+			weight_reader_huge(r->views[i].parts[p], u->parts[p].bytes);
+		}
 		r->layout.pinned_bytes += u->bytes;
 	}
 }

@@ -52,6 +52,40 @@ uint64_t weight_reader_largest(const struct unit_table *units)
 	return largest;
 }
 
+uint64_t weight_reader_huge_bytes(const struct unit_table *t)
+{
+	uint64_t end = 0, n = 0;
+	for (int32_t i = 0; i < t->n; i++)
+		for (int32_t k = 0; k < t->units[i].n_parts; k++)
+			end = t->units[i].parts[k].at + t->units[i].parts[k].bytes > end ? t->units[i].parts[k].at + t->units[i].parts[k].bytes : end;
+	uint8_t *is_used = calloc(end / WEIGHT_HUGE + 1, 1);
+	for (int32_t i = 0; is_used != NULL && i < t->n; i++)
+		for (int32_t k = 0; k < t->units[i].n_parts; k++)
+			if (t->units[i].parts[k].bytes > 0)
+				memset(is_used + t->units[i].parts[k].at / WEIGHT_HUGE, 1, (t->units[i].parts[k].at + t->units[i].parts[k].bytes - 1) / WEIGHT_HUGE -
+					t->units[i].parts[k].at / WEIGHT_HUGE + 1);
+	for (uint64_t i = 0; is_used != NULL && i <= end / WEIGHT_HUGE; i++)
+		n += is_used[i];
+	uint64_t bytes = is_used != NULL ? n * WEIGHT_HUGE : UINT64_MAX;
+	free(is_used);
+	return bytes;
+}
+
+void weight_reader_huge(const void *begin, uint64_t bytes)
+{
+	uintptr_t first = (uintptr_t)begin / WEIGHT_PAGE * WEIGHT_PAGE;
+	(void)madvise((void *)first, (uintptr_t)begin + bytes - first, MADV_HUGEPAGE); // a kernel without them goes on with small ones
+}
+
+uint8_t *weight_reader_memory(uint64_t bytes)
+{
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return NULL;
+	weight_reader_huge(memory, bytes);
+	return memory;
+}
+
 void weight_reader_begin(struct weight_reader *r, const struct unit *u, struct weight_place *p)
 {
 	r->ops->begin(r, u, p);
@@ -120,10 +154,10 @@ double weight_reader_measure(enum weight_way way, const struct weight_files *fil
 		sum += t->units[i].bytes;
 		forget(files, &t->units[i]);
 	}
-	void *memory = mmap(NULL, 2 * slot, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *memory = weight_reader_memory(2 * slot);
 	struct weight_place places[2] = {0};
 	double rate = 0;
-	if (memory != MAP_FAILED) {
+	if (memory != NULL) {
 		places[0].memory = memory;
 		places[1].memory = places[0].memory + slot;
 		rate = try_units(r, t, first, bytes_max, places);

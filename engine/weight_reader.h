@@ -4,6 +4,9 @@
 // and then drops it from the page cache. Each unit has a mapping of its own: the kernel maps neighbouring cached pages with every fault,
 // and does not go beyond the mapping. direct reads past the page cache (O_DIRECT) into buffers, with several reads under way.
 //
+// What stays may lie in the mapping of the whole file instead (in_map), where huge pages cover it: a processor computes with them up to a half
+// faster, as it looks up fewer pages. What is let go may not: only small pages can be given back exactly.
+//
 // A place is where one unit lies: the caller's, one for each unit that is in memory. begin, finish and drop of a place are called in this
 // order by one thread; between begin and finish other places may begin and finish. What begin was called for finishes, in any order.
 #ifndef HEARTH_ENGINE_WEIGHT_READER_H
@@ -13,9 +16,11 @@
 #include "engine/unit_table.h"
 #include "model/weight_files.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#define WEIGHT_HUGE (UINT64_C(2) << 20) // of a huge page
 #define WEIGHT_PAGE 4096 // what O_DIRECT and mappings are aligned to; a file system that wants more refuses, and mmap is taken
 
 enum weight_way { READER_AUTO, READER_MMAP, READER_DIRECT };
@@ -24,6 +29,7 @@ struct weight_reader;
 
 struct weight_place {
 	uint8_t *memory;                    // direct: weight_reader_unit_bytes of it, aligned to WEIGHT_PAGE; mmap uses none
+	bool in_map;                        // mmap: the caller's: it lies in the mapping of the whole file, of which weight_reader_huge_bytes are resident then
 	const void *views[UNIT_PARTS_MAX];  // valid from finish to drop
 	void *maps[UNIT_PARTS_MAX];         // the reader's
 	size_t map_bytes[UNIT_PARTS_MAX];
@@ -40,6 +46,14 @@ uint64_t weight_reader_unit_bytes(const struct unit *u);
 
 // weight_reader_largest returns what the largest unit takes.
 uint64_t weight_reader_largest(const struct unit_table *units);
+
+// weight_reader_huge_bytes returns what of the file is resident at most when these units lie in the mapping of the whole file: the huge pages that
+// have a part of them. UINT64_MAX: there is no memory to count them.
+uint64_t weight_reader_huge_bytes(const struct unit_table *units);
+// weight_reader_huge asks for huge pages, where the system has them for that.
+void weight_reader_huge(const void *begin, uint64_t bytes);
+// weight_reader_memory maps memory for places, in huge pages where there are any; NULL: there is none. Given back by munmap.
+uint8_t *weight_reader_memory(uint64_t bytes);
 
 // begin starts reading and does not wait. finish waits: ERR_IO or ERR_NOMEM, naming file and offset; the place is empty then, as after drop.
 void weight_reader_begin(struct weight_reader *r, const struct unit *u, struct weight_place *p);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -151,6 +152,35 @@ static void views_hold_the_files_bytes_whatever_the_cap(void **state)
 			residency_close(r);
 		}
 	}
+}
+
+static void what_fits_in_huge_pages_lies_where_it_would_without_a_cap(void **state)
+{
+	struct world *w = *state;
+	struct weight_files files = w->files;
+	void *map = mmap(NULL, FILE_BYTES, PROT_READ, MAP_SHARED, w->file.fd, 0);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	files.map = map;
+	uint64_t huge = weight_reader_huge_bytes(&w->table);
+	assert_int_equal(huge, (FILE_BYTES / WEIGHT_HUGE + 1) * WEIGHT_HUGE);
+	assert_true(huge > whole(w));
+	for (uint64_t missing = 0; missing < 2; missing++) {
+		struct residency_config c = capped(w, READER_AUTO, huge - missing);
+		c.files = &files;
+		struct residency *r = must_open(&c);
+		struct residency_stats s;
+		residency_get_stats(r, &s);
+		assert_int_equal(s.reader, READER_MMAP);
+		assert_int_equal(s.n_streamed, 0);
+		for (int32_t i = 0; i < w->table.n; i++) {
+			const struct unit_part *part = &w->table.units[i].parts[0];
+			use(w, r, i);
+			assert_int_equal(residency_view(r, i, 0) == files.map + part->at, missing == 0);
+		}
+		residency_close(r);
+		assert_memory_equal(files.map, w->bytes, FILE_BYTES); // the mapping is its owner's, as before
+	}
+	munmap(map, FILE_BYTES);
 }
 
 static void a_call_that_begins_elsewhere_is_served(void **state)
@@ -310,6 +340,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(views_hold_the_files_bytes_whatever_the_cap, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_fits_in_huge_pages_lies_where_it_would_without_a_cap, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_call_that_begins_elsewhere_is_served, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_planned_number_of_streamed_units_is_kept, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_cap_that_holds_no_window_is_refused_with_the_arithmetic, setup, teardown),
