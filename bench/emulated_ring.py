@@ -33,6 +33,29 @@ class Topology:
         assert len(layers) == len(legs) + self.hub_holds
 
 
+def generate(cluster, n_tokens):
+    """One stream, asked for without a client of its own: when each token came (perf_counter), and what the coordinator said at the end."""
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(120)
+        s.connect(str(cluster.state(cluster.coordinator) / "admin.sock"))
+        s.sendall(json.dumps({"cmd": "generate", "prompt": PROMPT, "max_tokens": n_tokens, "temperature": 0.0}).encode() + b"\n")
+        times, said = [], {}
+        for line in s.makefile("rb"):
+            at = time.perf_counter()
+            said = {**said, **json.loads(line)}
+            if said.get("token", -1) >= 0:
+                times.append(at)
+            if "end" in said:
+                break
+    assert said.get("end") == "length" and len(times) == n_tokens, said
+    return times, said
+
+
+def worker_ns(processes):
+    """{pid: {thread: nanoseconds it has run}} of these processes."""
+    return {p.pid: {t.name: int((t / "schedstat").read_text().split()[0]) for t in pathlib.Path("/proc/%d/task" % p.pid).iterdir()} for p in processes}
+
+
 class Ring:
     """One topology running. Closed by close()."""
 
@@ -88,27 +111,14 @@ class Ring:
     def answer(self, n_tokens):
         """One stream: when it was asked for, on the traces' clock, the prompt's tokens, the times between tokens, and the processor time of all workers."""
         before = self.worker_ns()
-        with socket.socket(socket.AF_UNIX) as s:
-            s.settimeout(120)
-            s.connect(str(self.cluster.state(self.cluster.coordinator) / "admin.sock"))
-            began = time.time() - self.began
-            s.sendall(json.dumps({"cmd": "generate", "prompt": PROMPT, "max_tokens": n_tokens, "temperature": 0.0}).encode() + b"\n")
-            times, said = [], {}
-            for line in s.makefile("rb"):
-                at = time.perf_counter()
-                said = {**said, **json.loads(line)}
-                if said.get("token", -1) >= 0:
-                    times.append(at)
-                if "end" in said:
-                    break
-        assert said.get("end") == "length" and len(times) == n_tokens, said
+        began = time.time() - self.began
+        times, said = generate(self.cluster, n_tokens)
         return {"at_s": began, "n_prompt": len(said["prompt_ids"]), "gaps_s": [b - a for a, b in zip(times, times[1:])],
             "computing_s": sum(self.busiest_ns(before)) / 1e9}
 
     def worker_ns(self):
-        """{pid: {thread: nanoseconds it has run}} of coordinator and nodes."""
-        return {p.pid: {t.name: int((t / "schedstat").read_text().split()[0]) for t in pathlib.Path("/proc/%d/task" % p.pid).iterdir()}
-            for name, p in self.cluster.processes.items() if name == self.cluster.coordinator or name in self.t.legs}
+        """Of coordinator and nodes."""
+        return worker_ns(p for name, p in self.cluster.processes.items() if name == self.cluster.coordinator or name in self.t.legs)
 
     def busiest_ns(self, before):
         """How long the busiest thread of each has run since: its worker."""

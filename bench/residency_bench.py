@@ -5,14 +5,17 @@ Four comparisons, each in alternating pairs (paired.py), on a model of tools/mak
 
   disk      bytes streamed per second of a token's time, over what the same reader reaches alone on this disk (residency_reader.c)
   time      a token's time over max(computing, bytes streamed / that rate); computing is a token without a cap
-  fits      tokens per second with a cap that holds everything, over those without a cap
+  fits      tokens per second with a cap that holds everything, over those without a cap; the file is in the page cache before
   llama.cpp tokens per second in a memory cgroup of half the model's size, over llama.cpp's in the same; both with the same threads, its
             weights in the mapped file (its other buffers would not fit)
 
-The reader's own rate is measured next to each run, because a shared disk changes by the minute.
+The reader's own rate is measured next to each run, because a shared disk changes by the minute. A page that stayed in the page cache would be read by
+the next run for nothing, and belongs to no cgroup: it is looked for.
 """
 import argparse
+import ctypes
 import json
+import mmap
 import os
 import pathlib
 import subprocess
@@ -29,6 +32,8 @@ HEARTH = ROOT / "build/bin/hearth"
 READER = ROOT / "build/bench/residency_reader"
 ORACLE = ROOT / "build/oracle/bin/llama_oracle"
 MIB = 1 << 20
+BESIDE_MIB = 24  # of a cgroup, beside the cap: page tables, sockets
+STAYED_MAX = .01 # of a file that was dropped
 LIMITS = {"disk": 0.95, "time": 1.05, "fits": 0.98, "llama": 2.0}
 
 
@@ -38,15 +43,30 @@ def build_reader():
                     "build/libhearth.a", "-lsodium", "-lm", "-lpthread"], cwd=ROOT, check=True)
 
 
+def cached_part(fd):
+    """Which part of a file the page cache has."""
+    size = os.fstat(fd).st_size
+    with mmap.mmap(fd, size, access=mmap.ACCESS_COPY) as m:
+        first = ctypes.c_char.from_buffer(m)
+        pages = (ctypes.c_ubyte * (-(-size // mmap.PAGESIZE)))()
+        failed = ctypes.CDLL(None, use_errno=True).mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(size), pages)
+        del first
+    return 1 if failed else sum(x & 1 for x in bytes(pages)) / len(pages)
+
+
 def forget(model):
-    """Drops the file from the page cache: every measurement begins on the disk."""
+    """Drops the file from the page cache: every measurement that reads begins on the disk."""
     fd = os.open(model, os.O_RDONLY)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    stayed = cached_part(fd)
     os.close(fd)
+    if stayed > STAYED_MAX:
+        sys.exit("%.0f %% of %s stay in the page cache: does another process map it?" % (100 * stayed, model))
 
 
-def hearth(model, n, *options, group=None):
-    forget(model)
+def hearth(model, n, *options, group=None, is_warm=False):
+    if not is_warm:
+        forget(model)
     argv = [HEARTH, "run", model, "-p", "the", "-n", str(n + 1), "--json", "--no-logits-hash", "--ctx", "256", *map(str, options)]
     p = subprocess.run(argv, stdout=subprocess.PIPE, check=True, preexec_fn=group.enter if group else None)
     return json.loads(p.stdout)
@@ -83,8 +103,11 @@ def streaming(model, args, reader):
 
 def fits(model, args):
     size = model.stat().st_size // MIB
-    pairs = paired.alternate(args.pairs * 2, lambda: hearth(model, 48, "--threads", args.threads, "--mem", "%dM" % (size * 2)),
-                             lambda: hearth(model, 48, "--threads", args.threads))
+
+    def run(*options):
+        return hearth(model, args.tokens_fits, "--threads", args.threads, *options, is_warm=True)
+    run()
+    pairs = paired.alternate(args.pairs, lambda: run("--mem", "%dM" % (size * 2)), run)
     for capped, _ in pairs:
         if capped["memory"]["decode"]["read_bytes"] != 0:
             sys.exit("a cap of twice the model does not hold it")
@@ -93,13 +116,13 @@ def fits(model, args):
 
 
 def llama(model, args):
-    """In a cgroup of half the model; Hearth's cap is 64 MiB below, as `--mem` promises to live with."""
+    """In a cgroup of half the model; Hearth's cap is a little below."""
     limit = model.stat().st_size // 2
     killed = []
 
     def ours():
         with memory_cgroup.MemoryCgroup(limit) as group:
-            options = ["--threads", args.threads, "--mem", "%dM" % (limit // MIB - 64)]
+            options = ["--threads", args.threads, "--mem", "%dM" % (limit // MIB - BESIDE_MIB)]
             out = hearth(model, args.tokens, *options, group=group)
             killed.append(group.n_killed())
             return out["timings"]["decode_tps"]
@@ -121,9 +144,10 @@ def llama(model, args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", nargs="*", help="of mmap, direct, fits, llama; default: all")
-    parser.add_argument("--pairs", type=int, default=6, help="pairs of each comparison (default 6, the fewest an interval of 95 %% needs)")
-    parser.add_argument("--tokens", type=int, default=8, help="tokens of a run that streams")
-    parser.add_argument("--seconds", type=float, default=3, help="of the reader alone")
+    parser.add_argument("--pairs", type=int, default=20, help="pairs of each comparison (default 20; fewer than 6 make no interval of 95 %%)")
+    parser.add_argument("--tokens", type=int, default=6, help="tokens of a run that streams")
+    parser.add_argument("--tokens-fits", type=int, default=20, help="tokens of a run that holds everything")
+    parser.add_argument("--seconds", type=float, default=1.5, help="of the reader alone")
     parser.add_argument("--cap", type=int, default=made.STREAMED_CAP_MIB, help="MiB")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--model", type=pathlib.Path, help="another model than the made one")
