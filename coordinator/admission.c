@@ -4,8 +4,10 @@
 
 #include "base/log.h"
 
-// A plan and its loading take less where the machines have the file; who waits longer is computed again elsewhere.
+// How long a session waits for its chain at least, and, of session_wait, at most. Between them it waits as long as it would take to compute it
+// again: whatever the chain does then, that is at most twice the shorter of waiting and moving.
 #define MOVE_AFTER_NS INT64_C(3000000000)
+#define MOVE_BEFORE_PART 2
 
 static struct session *longest_waiting(struct coordinator *c)
 {
@@ -89,7 +91,17 @@ static void admit(struct coordinator *c)
 // is_stranded: its chain has no plan, and it has waited for one.
 static bool is_stranded(const struct coordinator *c, const struct session *s)
 {
-	return s->state == SESSION_ACTIVE && c->chains[s->chain].plan_state != PLAN_READY && c->now_ns - s->since_ns >= MOVE_AFTER_NS;
+	return s->state == SESSION_ACTIVE && c->chains[s->chain].plan_state != PLAN_READY && c->now_ns >= s->move_ns;
+}
+
+void admission_note_halt(const struct coordinator *c, struct session *s)
+{
+	int64_t most_ns = c->config.session_wait_ns / MOVE_BEFORE_PART, wait_ns = s->pass_ns > 0 ? c->now_ns - s->pass_ns : 0;
+	if (s->position_ns > 0 && s->replay_to > 0)
+		wait_ns = s->position_ns < most_ns / s->replay_to ? s->position_ns * s->replay_to : most_ns;
+	s->pass_ns = 0;
+	wait_ns = wait_ns > MOVE_AFTER_NS ? wait_ns : MOVE_AFTER_NS;
+	s->move_ns = c->now_ns + (wait_ns < most_ns ? wait_ns : most_ns);
 }
 
 // move takes a halted session to another chain. Nothing there knows it: everything is computed again from its tokens, and the bits are the same.
@@ -118,9 +130,8 @@ int64_t admission_deadline_ns(const struct coordinator *c)
 	int64_t deadline = INT64_MAX;
 	for (int32_t i = 0; c->n_chains > 1 && i < c->n_sessions; i++) {
 		const struct session *s = &c->sessions[i];
-		int64_t at_ns = s->since_ns + MOVE_AFTER_NS;
-		if (s->state == SESSION_ACTIVE && c->chains[s->chain].plan_state != PLAN_READY && at_ns > c->now_ns && at_ns < deadline)
-			deadline = at_ns;
+		if (s->state == SESSION_ACTIVE && c->chains[s->chain].plan_state != PLAN_READY && s->move_ns > c->now_ns && s->move_ns < deadline)
+			deadline = s->move_ns;
 	}
 	return deadline;
 }

@@ -180,6 +180,9 @@ struct session {
 	struct plan_epoch kv_epoch;  // the plan under which every stage has computed every position that came back; 0: none
 	int32_t n_lost;              // plans lost since its last token
 	int64_t progress_ns;         // when the ring last did something for it, or began to be waited for
+	int64_t pass_ns;             // when the first step left of a pass over all its tokens that is not over yet; 0: none
+	int64_t position_ns;         // what a position of the last such pass took; 0: not known
+	int64_t move_ns;             // halted: to another chain at this time, when its own has no plan until then
 	bool hash_started;
 };
 
@@ -415,6 +418,8 @@ bool placement_is_enough(const struct coordinator *c, char why[REASON_CAP]);
 // admission_pump gives slots: first to sessions whose chain is lost, then to those that wait.
 void admission_pump(struct coordinator *c, struct coord_effects *fx);
 int64_t admission_deadline_ns(const struct coordinator *c);
+// admission_note_halt: a session waits for a plan of its chain from now on.
+void admission_note_halt(const struct coordinator *c, struct session *s);
 uint32_t admission_n_steps(const struct coordinator *c, const struct chain *ch); // of a chain, under way
 
 // recovery.c

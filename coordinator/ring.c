@@ -89,6 +89,8 @@ static void send_ready(struct coordinator *c, struct chain *ch, struct session *
 	f->u.send.len = st.payload_len;
 	if (s->seq_sent == s->seq_back)
 		s->progress_ns = c->now_ns; // from here on the ring is waited for
+	if (st.pos == 0)
+		s->pass_ns = s->layer_end == 0 ? c->now_ns : 0;
 	s->sent_n[s->seq_sent % ARRAY_LEN(s->sent_n)] = (uint16_t)s->ready_n;
 	s->seq_sent++;
 	ch->credits_out--;
@@ -152,6 +154,10 @@ static void on_reply(struct coordinator *c, struct chain *ch, struct coord_link 
 	s->seq_back++;
 	s->pos_back = (int32_t)(st->pos + st->n_tokens);
 	s->progress_ns = c->now_ns;
+	if (s->pass_ns > 0 && s->pos_back == s->n_tokens) {
+		s->position_ns = (c->now_ns - s->pass_ns) / s->n_tokens;
+		s->pass_ns = 0;
+	}
 	if (st->payload_len == 0) {
 		ring_give_credit(c, ch, fx);
 		return;

@@ -145,6 +145,7 @@ static void halt_session(struct coordinator *c, struct session *s, struct coord_
 	s->pos_back = s->n_embedded = 0;
 	s->seq_sent = s->seq_back = 0;
 	s->since_ns = c->now_ns;
+	admission_note_halt(c, s);
 	if (++s->n_lost <= LOSSES_MAX)
 		return;
 	char text[REASON_CAP];

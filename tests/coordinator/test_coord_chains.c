@@ -297,6 +297,52 @@ static void an_answer_moves_when_its_chain_cannot_go_on(void **state)
 	stop(&h);
 }
 
+// answer_step lets the third chain, of one machine, answer the step it got, `after_ns` later; the token that this gives is drawn.
+static void answer_step(struct host *h, int64_t after_ns)
+{
+	struct step st;
+	uint8_t bytes[FRAME_STEP_BYTES + 8] = {0};
+	assert_true(step_to(h, 5, &st));
+	st.dst_span = SPAN_HEAD;
+	st.src_span = 0;
+	st.payload_len = 8;
+	step_encode(&st, bytes);
+	h->now += after_ns;
+	frame(h, h->data[5], bytes, sizeof bytes);
+	const struct coord_sampled items[COORD_ITEMS_MAX] = {{.token = 3}};
+	struct coord_effect *f = find_fx(h, COORD_FX_SAMPLE, 0);
+	assert_non_null(f);
+	struct coord_event ev = {.type = COORD_EV_SAMPLED, .u.sampled = {.id = f->u.sample.id, .items = items}};
+	step(h, &ev);
+}
+
+// The only machine of a chain is lost after a prompt that took so long there: after how long does the answer go on in another chain?
+static int64_t moves_after_ns(int64_t took_ns)
+{
+	struct host h;
+	open_placed(&h, 3, 5);
+	for (uint64_t r = 1; r <= 3; r++)
+		submit_one(&h, r);
+	answer_step(&h, took_ns);
+	lose_node(&h, 5);
+	int64_t begin = h.now;
+	while (status(&h).n_moved == 0 && h.now - begin < 200 * S) {
+		h.now += S / 2;
+		tick(&h);
+	}
+	int64_t after_ns = h.now - begin;
+	stop(&h);
+	return after_ns;
+}
+
+static void an_answer_waits_for_its_chain_as_long_as_it_took_to_compute(void **state)
+{
+	(void)state;
+	assert_in_range(moves_after_ns(S / 10), 3 * S, 4 * S);
+	assert_in_range(moves_after_ns(20 * S), 20 * S, 21 * S);
+	assert_in_range(moves_after_ns(500 * S), 75 * S, 76 * S); // half of session_wait, at whose end it would get an error
+}
+
 static void an_answer_waits_when_no_chain_has_room(void **state)
 {
 	(void)state;
@@ -432,6 +478,7 @@ int main(void)
 		cmocka_unit_test(a_spare_has_room_for_what_was_lost),
 		cmocka_unit_test(neighbours_that_have_room_share_what_nobody_else_takes),
 		cmocka_unit_test(an_answer_moves_when_its_chain_cannot_go_on),
+		cmocka_unit_test(an_answer_waits_for_its_chain_as_long_as_it_took_to_compute),
 		cmocka_unit_test(an_answer_waits_when_no_chain_has_room),
 		cmocka_unit_test(a_frame_of_another_chain_changes_nothing),
 		cmocka_unit_test(members_are_dealt_to_as_many_chains_as_asked_for),
