@@ -24,9 +24,12 @@ void sim_run_print_swarm(FILE *to, const struct scenario *s, const struct swarm_
 		s->name, s->about, s->swarm.n_members, r->n_standing_by, r->ready_s, s->duration_s, s->swarm.every_s, s->swarm.n_prompt, s->swarm.n_predict);
 	fprintf(to, "requests %d: answered %d, failed %d, still open %d; %" PRIu64 " tokens, %.2f per second\n", r->n_requests, r->n_answered, r->n_failed, r->n_open,
 		r->counts.n_tokens, (double)r->counts.n_tokens / s->duration_s);
+	if (r->n_open > 0)
+		fprintf(to, "the open ones were asked for within the last %.0f s\n", r->oldest_open_s);
 	fprintf(to, "%-36s %10s %10s %10s\n", "seconds", "half", "90 %", "99 %");
 	print_quantiles(to, "to the first token (TTFT)", &r->ttft);
 	print_quantiles(to, "per token (TPOT)", &r->tpot);
+	print_quantiles(to, "to the last token", &r->e2e);
 	print_quantiles(to, "longest wait between two tokens", &r->longest_gap);
 	fprintf(to, "\n%-8s %9s %10s %14s %10s\n", "chain", "machines", "ready", "answers at once", "tokens");
 	for (int32_t i = 0; i < r->n_chains; i++)
@@ -48,10 +51,11 @@ void sim_run_print_swarm_json(FILE *to, const struct scenario *s, const struct s
 {
 	fprintf(to, "{\"scenario\": \"%s\", \"host\": \"swarm\", \"volunteers\": %d, \"standing_by\": %d, \"ready_s\": %.3f, \"duration_s\": %.3f, ", s->name, s->swarm.n_members,
 		r->n_standing_by, r->ready_s, s->duration_s);
-	fprintf(to, "\"requests\": %d, \"answered\": %d, \"failed\": %d, \"open\": %d, \"tokens\": %" PRIu64 ", ", r->n_requests, r->n_answered, r->n_failed, r->n_open,
-		r->counts.n_tokens);
+	fprintf(to, "\"requests\": %d, \"answered\": %d, \"failed\": %d, \"open\": %d, \"oldest_open_s\": %.3f, \"tokens\": %" PRIu64 ", ", r->n_requests, r->n_answered,
+		r->n_failed, r->n_open, r->oldest_open_s, r->counts.n_tokens);
 	json_quantiles(to, "ttft_s", &r->ttft);
 	json_quantiles(to, "tpot_s", &r->tpot);
+	json_quantiles(to, "e2e_s", &r->e2e);
 	json_quantiles(to, "longest_gap_s", &r->longest_gap);
 	fprintf(to, "\"chains\": [");
 	for (int32_t i = 0; i < r->n_chains; i++)

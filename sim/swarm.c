@@ -303,12 +303,19 @@ static struct report_quantiles quantiles(double *v, int32_t n)
 	return n > 0 ? report_quantiles_of(v, (size_t)n) : (struct report_quantiles){0};
 }
 
+static void note_open(struct swarm *h, const struct sim_request_view *q)
+{
+	double age_s = q->state == SIM_REQ_OPEN ? (double)(sim_world_now_ns(h->w) - q->submit_ns) / 1e9 : 0;
+	h->r->n_open++;
+	h->r->oldest_open_s = age_s > h->r->oldest_open_s ? age_s : h->r->oldest_open_s;
+}
+
 static enum err summarize(struct swarm *h, struct errmsg *em)
 {
 	struct swarm_result *r = h->r;
 	size_t n = (size_t)r->n_requests + 1;
 	int32_t n_tpot = 0;
-	double *v = malloc(3 * n * sizeof *v), *ttft = v, *tpot = v + n, *gap = v + 2 * n;
+	double *v = malloc(4 * n * sizeof *v), *ttft = v, *tpot = v + n, *gap = v + 2 * n, *e2e = v + 3 * n;
 	if (v == NULL)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for the figures of %d requests", r->n_requests);
 	for (int32_t i = 0; i < r->n_requests; i++) {
@@ -316,15 +323,18 @@ static enum err summarize(struct swarm *h, struct errmsg *em)
 		sim_world_request(h->w, i, &q);
 		bool is_well = q.state == SIM_REQ_ENDED && q.end != COORD_END_ERROR;
 		r->n_failed += q.state == SIM_REQ_ENDED && q.end == COORD_END_ERROR;
-		r->n_open += q.state == SIM_REQ_OPEN || q.state == SIM_REQ_PLANNED;
+		if (q.state == SIM_REQ_OPEN || q.state == SIM_REQ_PLANNED)
+			note_open(h, &q);
 		if (!is_well)
 			continue;
 		ttft[r->n_answered] = (double)(q.first_ns - q.submit_ns) / 1e9;
+		e2e[r->n_answered] = (double)(q.last_ns - q.submit_ns) / 1e9;
 		gap[r->n_answered++] = (double)h->watches[i].longest_ns / 1e9;
 		if (q.n_tokens > 1)
 			tpot[n_tpot++] = (double)(q.last_ns - q.first_ns) / 1e9 / (q.n_tokens - 1);
 	}
 	r->ttft = quantiles(ttft, r->n_answered);
+	r->e2e = quantiles(e2e, r->n_answered);
 	r->longest_gap = quantiles(gap, r->n_answered);
 	r->tpot = quantiles(tpot, n_tpot);
 	free(v);

@@ -22,7 +22,8 @@ struct swarm_result {
 	struct swarm_chain chains[CHAINS_MAX];
 	double ready_s;                  // until all chains were
 	int32_t n_requests, n_answered, n_failed, n_open; // open: when time was over
-	struct report_quantiles ttft, tpot, longest_gap;  // 0 without an answer; gap: the longest time between two tokens of one
+	double oldest_open_s;                             // since the first of the open ones was asked for; 0: none is open
+	struct report_quantiles ttft, tpot, e2e, longest_gap; // 0 without an answer; gap: the longest time between two tokens of one
 	int32_t n_left, n_left_orderly, n_returned;       // volunteers
 	uint64_t n_recovered, n_moved; // answers that went on under a new plan of their chain; in another chain
 	struct sim_counts counts;

@@ -61,6 +61,10 @@ static void a_calm_swarm_answers_everything_in_three_chains(void **state)
 		assert_true(r.chains[i].ready == 1 && r.chains[i].n_tokens > 0 && r.chains[i].n_active > 0);
 	}
 	assert_true(r.tpot.p50 > 0 && r.tpot.p50 <= r.tpot.p90 && r.tpot.p90 <= r.tpot.p99 && r.ttft.p50 > 0);
+	assert_true(r.e2e.p50 > r.ttft.p50 + 10 * r.tpot.p50);
+	// Who is not answered came at the end: nobody starves.
+	assert_int_equal(r.n_open, r.n_requests - r.n_answered);
+	assert_true(r.n_open == 0 ? r.oldest_open_s == 0 : r.oldest_open_s > 0 && r.oldest_open_s < 2 * r.e2e.p99);
 }
 
 static void volunteers_who_go_take_no_answer_with_them(void **state)
