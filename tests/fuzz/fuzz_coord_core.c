@@ -20,6 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define HIDDEN 2
 #define N_LAYERS 4
 #define REQS_MAX 256
+#define ROUNDS_HERE 2 // at most, in the configurations below
+#define CHAINS_HERE 3
 
 struct world {
 	struct reader in;
@@ -429,6 +431,21 @@ static void one(struct world *w)
 	}
 }
 
+// take_memory gives each kind of configuration blocks of its own size, once for all inputs: to map and unmap so much costs more than most inputs do.
+static void take_memory(struct world *w, const struct coordinator_config *config)
+{
+	static struct world blocks[ROUNDS_HERE + 1][CHAINS_HERE + 1];
+	struct world *b = &blocks[config->n_rounds][config->n_chains];
+	if (b->core == NULL) {
+		b->core = malloc(coordinator_size(config));
+		b->fx = malloc(coordinator_effects_size(config));
+		b->tokens = malloc(sizeof(int32_t) * coordinator_n_tokens(config));
+	}
+	w->core = b->core;
+	w->fx = b->fx;
+	w->tokens = b->tokens;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct placed_stage whole[] = {{"node1", 4}}, halves[] = {{"node2", 2}, {"node3", 2}};
@@ -450,11 +467,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.n_stop_ids = 1,
 		.session_wait_ns = 20000000000,
 		.liveness = {.ping_after_ns = 1000000000, .dead_after_ns = 8000000000, .late_loop_ns = 1000000000}};
-	struct world w = {.in = reader_init(data, size),
-		.core = calloc(1, coordinator_size(&config)),
-		.fx = malloc(coordinator_effects_size(&config)),
-		.tokens = malloc(sizeof(int32_t) * coordinator_n_tokens(&config)),
-		.wall = WALL_S};
+	struct world w = {.in = reader_init(data, size), .wall = WALL_S};
+	take_memory(&w, &config);
 	struct member_record members[N_MEMBERS];
 	for (uint32_t i = 0; i < N_MEMBERS; i++)
 		members[i] = (struct member_record){
@@ -468,8 +482,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	step(&w, &ev);
 	while (w.in.left > 0)
 		one(&w);
-	free(w.core);
-	free(w.fx);
-	free(w.tokens);
 	return 0;
 }

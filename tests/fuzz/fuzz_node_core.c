@@ -371,7 +371,12 @@ static void one(struct world *w)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct world w = {.in = reader_init(data, size), .core = calloc(1, node_size()), .fx = malloc(sizeof *w.fx)};
+	// One for all inputs: to map and unmap so much costs more than most inputs do.
+	static struct node *core;
+	static struct node_effects *fx;
+	core = core != NULL ? core : malloc(node_size());
+	fx = fx != NULL ? fx : malloc(sizeof *fx);
+	struct world w = {.in = reader_init(data, size), .core = core, .fx = fx};
 	struct node_config c = {.name = "n",
 		.n_layers = 8,
 		.hidden_dim = HIDDEN,
@@ -393,7 +398,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	up(&w, 1);
 	while (w.in.left > 0 && reader_ok(&w.in) && !w.is_over)
 		one(&w);
-	free(w.core);
-	free(w.fx);
 	return 0;
 }
