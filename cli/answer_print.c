@@ -2,6 +2,7 @@
 
 #include "cli/read_text.h"
 #include "kernels/canonical.h"
+#include "net/loop.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -45,11 +46,19 @@ static void *grow(void *data, size_t need, size_t *cap, size_t size)
 	return data;
 }
 
+static void note_time(struct answer_print *p, int64_t now_ns)
+{
+	if (p->n_output > 0 && now_ns - p->token_ns > p->longest_gap_ns)
+		p->longest_gap_ns = now_ns - p->token_ns;
+	p->token_ns = now_ns;
+}
+
 void answer_print_text(struct answer_print *p, int32_t token, const char *text, size_t len)
 {
 	if (p->is_quiet)
 		return;
 	if (token >= 0) {
+		note_time(p, loop_clock_ns());
 		size_t cap = (size_t)p->output_cap;
 		p->output_ids = grow(p->output_ids, (size_t)p->n_output + 1, &cap, sizeof *p->output_ids);
 		p->output_cap = (int32_t)cap;
@@ -94,9 +103,9 @@ static void print_json(struct answer_print *p, const struct answer_result *r)
 	bool has_first = r->first_ns > 0;
 	int64_t prefill_ns = has_first ? r->first_ns - p->begin_ns : 0, decode_ns = has_first ? r->last_ns - r->first_ns : 0;
 	int32_t n_decode = has_first ? r->n_tokens - 1 : 0;
-	json_t *timings = json_pack("{s:f, s:f, s:i, s:f, s:f, s:i, s:f, s:f}", "load_ms", ms(p->load_ns), "ttft_ms", ms(prefill_ns), "prefill_tokens",
+	json_t *timings = json_pack("{s:f, s:f, s:i, s:f, s:f, s:i, s:f, s:f, s:f}", "load_ms", ms(p->load_ns), "ttft_ms", ms(prefill_ns), "prefill_tokens",
 		p->n_prompt, "prefill_ms", ms(prefill_ns), "prefill_tps", per_second(p->n_prompt, prefill_ns), "decode_tokens", n_decode, "decode_ms",
-		ms(decode_ns), "decode_tps", per_second(n_decode, decode_ns));
+		ms(decode_ns), "decode_tps", per_second(n_decode, decode_ns), "longest_gap_ms", ms(p->longest_gap_ns));
 	char seed[24];
 	snprintf(seed, sizeof seed, "%" PRIu64, p->seed); // as text: JSON numbers above 2^53 do not survive every reader
 	json_t *o = json_pack("{s:o, s:o, s:s%, s:s, s:s, s:s, s:s, s:i, s:o}", "prompt_ids", ids_json(p->prompt_ids, p->n_prompt), "output_ids",

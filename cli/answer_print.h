@@ -25,6 +25,7 @@ struct answer_print {
 	const char *simd, *wire; // static text
 	char attached_simd[16], attached_wire[8];
 	int64_t load_ns, begin_ns;
+	int64_t token_ns, longest_gap_ns; // when the last token came; the longest time between two
 	struct weight_report weights;
 	bool is_quiet; // nothing more is shown
 };

@@ -1,16 +1,17 @@
 """Answers over lost machines: killed, stopped, or cut off, at the first token, in the middle, and late, in each position of the ring, greedy, drawn
 from a seed, and drawn from a seed that the coordinator chose: the client's text is, byte for byte, what it would have been.
 
-`make check` runs the twelve cases of COVERING; `make test-long` all of them."""
+`make check` runs the twelve cases of COVERING; `make test-long` all of them. Each case leaves its figures in build/recovery/ (bench/recovery_table.py)."""
 import itertools
 import json
 import os
 import pathlib
+import re
 import signal
 
 import pytest
 
-from cluster import wait_until
+from cluster import ROOT, wait_until
 from emulated import Emulated
 
 PROMPT = "Once upon a time"
@@ -34,18 +35,21 @@ def cases():
         yield pytest.param(*case, marks=marks, id="-".join(map(str, case)))
 
 
+def three_stages(cluster):
+    """Waits for them; returns their names in ring order."""
+    status = cluster.wait_status(lambda s: s["ready"] and sum("stage" in n for n in s["nodes"]) == 3, 60, "three stages")
+    return [n["name"] for n in sorted((n for n in status["nodes"] if "stage" in n), key=lambda n: n["stage"])]
+
+
 def three_nodes(cluster, case):
-    """Returns the names in ring order and, when a node is to be cut off, the relay between all of them."""
+    """Starts a coordinator and three nodes and, when one is to be cut off, the relay between all of them; returns the relay, and how a node starts."""
     dead = [] if case == PATIENT else ["--dead-after", DEAD_MS]
     relay = Emulated(cluster, "abc") if case[0] == "cut" else None
     (relay or cluster).serve("--no-node", "--nodes", "3", *dead)
+    join = lambda name: relay.join(name, *dead) if relay else cluster.join(name, "--threads", "1", *dead)
     for name in "abc":
-        if relay:
-            relay.join(name, *dead)
-        else:
-            cluster.join(name, "--threads", "1", *dead)
-    status = cluster.wait_status(lambda s: s["ready"] and sum("stage" in n for n in s["nodes"]) == 3, 60, "three stages")
-    return [n["name"] for n in sorted((n for n in status["nodes"] if "stage" in n), key=lambda n: n["stage"])], relay
+        join(name)
+    return relay, join
 
 
 def lose(cluster, loss, victim, relay):
@@ -57,31 +61,73 @@ def lose(cluster, loss, victim, relay):
         relay.send("cut %s * blackhole" % victim)
 
 
+def bring_back(cluster, loss, victim, relay, join):
+    if loss == "kill":
+        join(victim)
+    elif loss == "stop":
+        cluster.processes[victim].send(signal.SIGCONT)
+    else:
+        relay.send("heal")
+
+
 def ask_up_to(cluster, token, options):
     """An answer under way of which so many tokens have come, and how many more than that; a drawn one may end before, then another is asked for."""
-    for attempt in range(5):
+    for _ in range(5):
         before = cluster.status()["tokens"]
-        p = cluster.start_run("client-%d" % attempt, PROMPT, "--json", *options, n=N)
+        p = cluster.start_run("client-%d" % len(cluster.processes), PROMPT, "--json", *options, n=N)
         wait_until(lambda: cluster.status()["tokens"] - before >= token or not p.is_running(), 60, "token %d" % token)
         if p.is_running():
             return p, cluster.status()["tokens"] - before
     raise AssertionError("no answer came to token %d" % token)
 
 
+AGAIN = re.compile(r"layers (\d+) to (\d+) are computed again for (\d+) positions|(every layer) is computed again for (\d+)|(nothing of it was done)|(nothing but)")
+
+
+def computed_again(log):
+    """[(first layer, last layer, positions)] of each time that an answer went on; None for layers: all."""
+    return [(int(m[1]), int(m[2]), int(m[3])) if m[1] else (None, None, int(m[5])) if m[4] else (0, 0, 0) for m in AGAIN.finditer(log)]
+
+
+def leave_figures(case, got, lost_at, log):
+    """The pause is the longest time between two tokens as the client saw them, and beside it the mean of the others."""
+    t, folder = got["timings"], ROOT / "build/recovery"
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = dict(zip(("loss", "token", "position", "how"), case), silence="8 s" if case == PATIENT else "0.8 s", lost_at=lost_at, tokens=len(got["output_ids"]),
+                   pause_ms=t["longest_gap_ms"], token_ms=(t["decode_ms"] - t["longest_gap_ms"]) / max(t["decode_tokens"] - 1, 1), again=computed_again(log))
+    (folder / ("%s.json" % "-".join(map(str, case)))).write_text(json.dumps(figures) + "\n")
+
+
+ALONE = {}  # what the clusters of all cases must equal, by temperature and seed
+
+
+def answer_alone(cluster, temp, seed):
+    if (temp, seed) not in ALONE:
+        ALONE[temp, seed] = cluster.run_alone(PROMPT, "--temp", temp, "--seed", seed, n=N)
+    return ALONE[temp, seed]
+
+
 @pytest.mark.deadline(240)
 @pytest.mark.parametrize("loss,token,position,how", cases())
 def test_an_answer_survives(cluster, loss, token, position, how):
-    ring, relay = three_nodes(cluster, (loss, token, position, how))
-    p, lost_at = ask_up_to(cluster, token, SAMPLING[how])
-    lose(cluster, loss, ring[position], relay)
-    assert p.wait_exit(120) == 0, p.log()
-    got = json.loads(p.out())
-    want = cluster.run_alone(PROMPT, "--temp", SAMPLING[how][1], "--seed", got["seed"], n=N)
-    assert (got["text"], got["output_ids"], got["logits_hash"]) == (want["text"], want["output_ids"], want["logits_hash"])
-    if lost_at < len(want["output_ids"]) - 40:  # else it may have ended before the loss was felt
-        assert cluster.status()["recovered"] >= 1
-        assert "an answer goes on" in cluster.processes["coordinator"].log()
-    cluster.processes[ring[position]].kill()
+    relay, join = three_nodes(cluster, (loss, token, position, how))
+    for _ in range(5):
+        victim = three_stages(cluster)[position]
+        recovered, logged = cluster.status()["recovered"], len(cluster.processes["coordinator"].log())
+        p, lost_at = ask_up_to(cluster, token, SAMPLING[how])
+        lose(cluster, loss, victim, relay)
+        assert p.wait_exit(120) == 0, p.log()
+        got = json.loads(p.out())
+        want = answer_alone(cluster, SAMPLING[how][1], "0" if how == "greedy" else got["seed"])
+        assert (got["text"], got["output_ids"], got["logits_hash"]) == (want["text"], want["output_ids"], want["logits_hash"])
+        if lost_at + 40 < len(want["output_ids"]) or cluster.status()["recovered"] > recovered:
+            break
+        bring_back(cluster, loss, victim, relay, join)  # it had ended before the loss was felt
+    assert cluster.status()["recovered"] > recovered
+    log = cluster.processes["coordinator"].log()[logged:]
+    assert "an answer goes on" in log
+    leave_figures((loss, token, position, how), got, lost_at, log)
+    cluster.processes[victim].kill()
 
 
 # What passes --keep-mem. A row of SmolLM2 has 2,304 bytes: a MiB holds 455 of them, so the end of this prompt and the whole answer are on disk.
