@@ -16,29 +16,29 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 N_LAYERS = 30  # of SmolLM2
 
 
-def again_text(cases):
-    """Part of layers x positions that was computed again, of what the answer had computed until then: mean over cases."""
-    parts = []
-    for case in cases:
-        done = [(a[2] * ((a[1] - a[0] + 1) if a[0] is not None and a[2] > 0 else N_LAYERS if a[2] > 0 else 0), a[2] * N_LAYERS) for a in case["again"]]
-        if done:
-            parts.append(sum(d for d, _ in done) / max(sum(n for _, n in done), 1))
-    return "%.0f %%" % (100 * statistics.mean(parts)) if parts else "nothing"
+def again(cases):
+    """Positions and layers that were computed again, in the cases where something was: (fewest, most) of each."""
+    some = [a for c in cases for a in c["again"] if a[2] > 0]
+    layers = [N_LAYERS if a[0] is None else a[1] - a[0] + 1 for a in some]
+    return [(min(v), max(v)) if v else (0, 0) for v in ([a[2] for a in some], layers)]
+
+
+def span(v):
+    return "%d" % v[0] if v[0] == v[1] else "%d to %d" % v
 
 
 def row(loss, token, silence, cases):
     pauses = sorted(c["pause_ms"] / 1000 for c in cases)
-    positions = sorted(a[2] for c in cases for a in c["again"])
-    span = "%d to %d" % (positions[0], positions[-1]) if positions else "-"
-    return "| %s | %s | %d | %d | %.1f | %.1f | %.0f | %s | %s |" % (loss, silence, token, len(cases), statistics.median(pauses), pauses[-1],
-                                                             statistics.median(c["token_ms"] for c in cases), span, again_text(cases))
+    positions, layers = again(cases)
+    return "| %s | %s | %d | %d | %.1f | %.1f | %.0f | %s | %s of %d |" % (loss, silence, token, len(cases), statistics.median(pauses), pauses[-1],
+                                                                  statistics.median(c["token_ms"] for c in cases), span(positions), span(layers), N_LAYERS)
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--folder", type=pathlib.Path, default=ROOT / "build/recovery")
     cases = [json.loads(f.read_text()) for f in sorted(p.parse_args().folder.glob("*.json"))]
-    print("| loss | given up after | at token | answers | pause, s: median | most | a token, ms | positions computed again | of their layers |")
+    print("| loss | given up after | at token | answers | pause, s: median | most | a token, ms | positions computed again | in layers |")
     print("|---|---|---|---|---|---|---|---|---|")
     for loss in ("kill", "stop", "cut"):
         for token in (1, 17, 200):
