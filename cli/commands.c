@@ -25,8 +25,12 @@ static const struct command table[] = {
 		"Asks the running coordinator to go on without the node, also in the middle of answers: its layers move to the others, it stays connected and a member. "
 		"Lasts until --undo, or until the coordinator ends.",
 		false, drain_main},
-	{"status", FOR_STATUS, "[OPTIONS]", "show the cluster: nodes, links, layers, requests", NULL, false, status_main},
-	{"inspect", FOR_INSPECT, "MODEL [OPTIONS]", "show what a model file holds, and whether Hearth can run it", NULL, false, inspect_main},
+	{"status", FOR_STATUS, "[OPTIONS]", "show the cluster: nodes, links, layers, requests",
+		"Asks the running coordinator, on its own machine: which nodes are here, which layers each holds and what it streams, how its links are, what is missing for "
+		"answers, and how many requests are under way.",
+		false, status_main},
+	{"inspect", FOR_INSPECT, "MODEL [OPTIONS]", "show what a model file holds, and whether Hearth can run it",
+		"Prints the model's shape, tokenizer and sizes and, where Hearth cannot run it, why not.", false, inspect_main},
 	{"tokenize", FOR_TOKENIZE, "MODEL -p TEXT [OPTIONS]", "show the tokens of a text",
 		"Prints one token a line: its id, then the bytes it stands for, quoted. The text is TEXT, or standard input without -p. With --json a "
 		"piece that is no UTF-8 has U+FFFD in it.",

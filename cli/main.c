@@ -52,6 +52,13 @@ static int refuse_command(const char *name)
 	return command_refuse(NULL, em.text);
 }
 
+// help_for is what "hearth help COMMAND" prints.
+static int help_for(const char *name)
+{
+	const struct command *cmd = command_find(name);
+	return cmd ? print_command_help(cmd) : refuse_command(name);
+}
+
 static int run_command(const struct command *cmd, int argc, char *const argv[])
 {
 	struct options o;
@@ -94,7 +101,7 @@ int main(int argc, char *argv[])
 		return EXIT_USAGE;
 	}
 	if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 || strcmp(first, "help") == 0)
-		return print_help(stdout);
+		return argc > 2 ? help_for(argv[2]) : print_help(stdout);
 	if (strcmp(first, "--version") == 0)
 		return print_version();
 	const struct command *cmd = command_find(first);

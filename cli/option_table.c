@@ -52,8 +52,10 @@ static const struct option table[] = {
 		.help = "give a command to the relay at --control, print its answer and end"},
 
 	// What to say
-	{.flag = "--prompt", .letter = 'p', .commands = FOR_RUN | FOR_TOKENIZE, .kind = OPTION_STRING, .offset = AT(prompt),
-		.placeholder = "TEXT", .preset_words = "standard input", .help = "the text to continue"},
+	{.flag = "--prompt", .letter = 'p', .commands = FOR_RUN, .kind = OPTION_STRING, .offset = AT(prompt),
+		.placeholder = "TEXT", .preset_words = "standard input", .help = "the text to continue; with --chat, to answer"},
+	{.flag = "--prompt", .letter = 'p', .commands = FOR_TOKENIZE, .kind = OPTION_STRING, .offset = AT(prompt),
+		.placeholder = "TEXT", .preset_words = "standard input", .help = "the text"},
 	{.flag = "--chat", .key = "run.chat", .commands = FOR_RUN | FOR_TOKENIZE, .kind = OPTION_BOOL, .offset = AT(chat),
 		.help = "put the text into the model's chat template as the user's turn"},
 	{.flag = "--system", .key = "run.system", .commands = FOR_RUN | FOR_TOKENIZE, .kind = OPTION_STRING, .offset = AT(system), .example = "\"You are a helpful assistant.\"",
@@ -67,7 +69,7 @@ static const struct option table[] = {
 	{.flag = "--attach", .commands = FOR_RUN, .kind = OPTION_BOOL, .offset = AT(attach),
 		.help = "send the prompt to the coordinator that runs in --state instead of loading a model here"},
 	{.flag = "--no-logits-hash", .key = "run.no_logits_hash", .commands = FOR_RUN, .kind = OPTION_BOOL, .offset = AT(no_logits_hash),
-		.help = "do not compute the hash of all logits, which costs an output head per prompt token"},
+		.help = "leave the hash of all logits out of --json: it costs an output head per prompt token"},
 
 	// Sampling
 	{.flag = "--temp", .key = "sampling.temp", .commands = FOR_RUN, .kind = OPTION_FLOAT, .offset = AT(temp), .preset = "0",
@@ -266,8 +268,9 @@ static const struct option table[] = {
 	{.flag = "--no-what-if", .commands = FOR_PLAN, .kind = OPTION_BOOL, .offset = AT(plan_no_what_if), .help = "leave out what other machines and links would change"},
 
 	// Every command
-	{.flag = "--json", .commands = FOR_SIM | FOR_TRACE | FOR_CACHE | FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE | FOR_EMULATE | FOR_PROBE | FOR_PLAN, .kind = OPTION_BOOL,
-		.offset = AT(json), .help = "print JSON: one object; emulate: one for each event"},
+	{.flag = "--json", .commands = FOR_SIM | FOR_TRACE | FOR_CACHE | FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE | FOR_PROBE | FOR_PLAN, .kind = OPTION_BOOL,
+		.offset = AT(json), .help = "print one JSON object, for programs"},
+	{.flag = "--json", .commands = FOR_EMULATE, .kind = OPTION_BOOL, .offset = AT(json), .help = "print a JSON object for each event, for programs"},
 	{.flag = "--state", .key = "state", .commands = FOR_STATE, .kind = OPTION_PATH, .offset = AT(state), .example = "\"/home/me/.local/state/hearth\"", .placeholder = "DIR",
 		.preset_words = "$XDG_STATE_HOME/hearth, else ~/.local/state/hearth",
 		.help = "directory of keys, members and the admin socket; one coordinator or node at a time uses it"},

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.covering
 COMMANDS = ["run", "serve", "invite", "join", "revoke", "drain", "status", "inspect", "tokenize", "trace", "sim", "emulate", "cache", "probe"]
 
 
+
 def hearth(*args):
     return subprocess.run([HEARTH, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30 * PATIENCE, cwd="/")
 
@@ -34,6 +35,9 @@ def test_each_command_explains_itself(command):
     assert (p.returncode, p.stderr) == (0, "")
     assert p.stdout.startswith("usage: hearth %s" % command) and "--config FILE" in p.stdout
     assert all(len(line) <= 110 for line in p.stdout.splitlines()[1:])
+    assert p.stdout.splitlines()[2][0].isupper() or command in ("trace", "sim", "cache")  # a sentence, and no summary
+    for words in (("help", command), ("--help", command)):
+        assert hearth(*words).stdout == p.stdout
 
 
 def test_the_help_says_which_action_an_option_is_for():
@@ -65,6 +69,7 @@ def test_version_shows_the_arithmetic():
     (["cache"], "hearth cache: ACTION is missing: want one of ls, gc, verify\ntry `hearth cache --help`\n"),
     (["run", "m", "--rounds", "2"], "hearth run: `hearth run` has no option --rounds: it belongs to `hearth serve`\ntry `hearth run --help`\n"),
     (["serve", "m", "--cache", "d"], "hearth serve: `hearth serve` has no option --cache: it belongs to `hearth join`, `hearth cache`\ntry `hearth serve --help`\n"),
+    (["help", "rnu"], "hearth: unknown command rnu, did you mean run?\ntry `hearth --help`\n"),
     (["inspect"], "hearth inspect: MODEL is missing: the model, a GGUF file\ntry `hearth inspect --help`\n"),
 ])
 def test_wrong_usage_is_exit_2_and_two_lines(args, words):
