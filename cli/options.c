@@ -8,6 +8,7 @@
 #include "base/suggest.h"
 
 #include <sched.h>
+#include <stddef.h>
 #include <string.h>
 
 struct command_line {
@@ -255,6 +256,24 @@ static enum err check_actions(const struct command_line *c)
 	return OK;
 }
 
+static bool is_typed(const struct command_line *c, size_t field_offset)
+{
+	for (size_t i = 0; i < n_options(); i++)
+		if ((option_at(i)->commands & c->command) && option_at(i)->offset == field_offset && c->o->origins[i] == FROM_COMMAND_LINE)
+			return true;
+	return false;
+}
+
+// check_pairs refuses what would be passed over without a word beside another option; of a file it may be.
+static enum err check_pairs(const struct command_line *c)
+{
+	if (c->o->attach && is_typed(c, offsetof(struct options, model)))
+		return errmsg_fail(c->em, ERR_USAGE, "--attach asks the coordinator, which has its model: leave MODEL out");
+	if (!c->o->chat && is_typed(c, offsetof(struct options, system)))
+		return errmsg_fail(c->em, ERR_USAGE, "--system is a turn of a conversation: want --chat, too");
+	return OK;
+}
+
 enum err options_parse(struct options *o, uint32_t command, const char *command_name, int argc, char *const argv[],
 	struct errmsg *em)
 {
@@ -271,5 +290,7 @@ enum err options_parse(struct options *o, uint32_t command, const char *command_
 			return e;
 	}
 	enum err e = check_required(&c);
+	if (e == OK)
+		e = check_pairs(&c);
 	return e == OK ? check_actions(&c) : e;
 }

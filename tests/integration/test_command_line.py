@@ -70,6 +70,9 @@ def test_version_shows_the_arithmetic():
     (["run", "m", "--rounds", "2"], "hearth run: `hearth run` has no option --rounds: it belongs to `hearth serve`\ntry `hearth run --help`\n"),
     (["serve", "m", "--cache", "d"], "hearth serve: `hearth serve` has no option --cache: it belongs to `hearth join`, `hearth cache`\ntry `hearth serve --help`\n"),
     (["help", "rnu"], "hearth: unknown command rnu, did you mean run?\ntry `hearth --help`\n"),
+    (["run", "--attach", "m", "-p", "x"], "hearth run: --attach asks the coordinator, which has its model: leave MODEL out\ntry `hearth run --help`\n"),
+    (["run", "m", "--system", "s"], "hearth run: --system is a turn of a conversation: want --chat, too\ntry `hearth run --help`\n"),
+    (["tokenize", "m", "--system", "s"], "hearth tokenize: --system is a turn of a conversation: want --chat, too\ntry `hearth tokenize --help`\n"),
     (["inspect"], "hearth inspect: MODEL is missing: the model, a GGUF file\ntry `hearth inspect --help`\n"),
 ])
 def test_wrong_usage_is_exit_2_and_two_lines(args, words):
