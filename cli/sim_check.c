@@ -43,6 +43,22 @@ static bool read_range(const char *text, bool is_time, uint64_t *first, uint64_t
 	return read_number(text, dots, is_time, first) && read_number(dots + 2, end, is_time, last) && *first <= *last && (is_time || *first > 0);
 }
 
+static enum err refuse_fault(const char *at, size_t len, struct errmsg *em)
+{
+	char word[40], all[300] = "";
+	size_t n = 0;
+	snprintf(word, sizeof word, "%.*s", len > 39 ? 39 : (int)len, at);
+	struct suggest s = suggest_init(word);
+	for (int i = 0; i < SIM_N_FAULTS; i++) {
+		suggest_offer(&s, fault_word((enum sim_fault_class)i));
+		if (n < sizeof all)
+			n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", i > 0 ? ", " : "", fault_word((enum sim_fault_class)i));
+	}
+	if (s.best)
+		return errmsg_fail(em, ERR_USAGE, "--faults: no class %s, did you mean %s?", word, s.best);
+	return errmsg_fail(em, ERR_USAGE, "--faults: no class %s (want some of %s, or none)", word, all);
+}
+
 static enum err read_faults(const char *text, uint32_t *classes, struct errmsg *em)
 {
 	*classes = SIM_ALL_FAULTS;
@@ -55,14 +71,8 @@ static enum err read_faults(const char *text, uint32_t *classes, struct errmsg *
 		const char *comma = strchr(at, ',');
 		size_t len = comma ? (size_t)(comma - at) : strlen(at);
 		enum sim_fault_class c = fault_find(at, len);
-		if (c == SIM_N_FAULTS) {
-			char word[40];
-			snprintf(word, sizeof word, "%.*s", len > 39 ? 39 : (int)len, at);
-			struct suggest s = suggest_init(word);
-			for (int i = 0; i < SIM_N_FAULTS; i++)
-				suggest_offer(&s, fault_word((enum sim_fault_class)i));
-			return errmsg_fail(em, ERR_USAGE, s.best ? "--faults: no class %s, did you mean %s?" : "--faults: no class %s", word, s.best);
-		}
+		if (c == SIM_N_FAULTS)
+			return refuse_fault(at, len, em);
 		*classes |= UINT32_C(1) << c;
 		at = comma ? comma + 1 : NULL;
 	}

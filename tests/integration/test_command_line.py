@@ -10,6 +10,7 @@ pytestmark = pytest.mark.covering
 
 COMMANDS = ["run", "serve", "invite", "join", "revoke", "drain", "status", "inspect", "tokenize", "trace", "sim", "emulate", "cache", "probe"]
 
+FAULTS = re.findall(r'^\tX\(FAULT_\w+, "([\w-]+)"', (ROOT / "sim" / "faults.h").read_text(), re.M)
 
 
 def hearth(*args):
@@ -73,6 +74,7 @@ def test_version_shows_the_arithmetic():
     (["run", "--attach", "m", "-p", "x"], "hearth run: --attach asks the coordinator, which has its model: leave MODEL out\ntry `hearth run --help`\n"),
     (["run", "m", "--system", "s"], "hearth run: --system is a turn of a conversation: want --chat, too\ntry `hearth run --help`\n"),
     (["tokenize", "m", "--system", "s"], "hearth tokenize: --system is a turn of a conversation: want --chat, too\ntry `hearth tokenize --help`\n"),
+    (["sim", "check", "--faults", "qqqqqq"], "hearth sim: --faults: no class qqqqqq (want some of %s, or none)\ntry `hearth sim --help`\n" % ", ".join(FAULTS)),
     (["inspect"], "hearth inspect: MODEL is missing: the model, a GGUF file\ntry `hearth inspect --help`\n"),
 ])
 def test_wrong_usage_is_exit_2_and_two_lines(args, words):
