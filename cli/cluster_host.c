@@ -175,7 +175,7 @@ enum err cluster_host_open_cluster(struct cluster_host *h, const struct options 
 	p.local_control = h->local_control;
 	p.local_data = h->local_data;
 	if (e == OK)
-		e = coord_runtime_open(&p, &h->coord, em);
+		e = host_port_explain(coord_runtime_open(&p, &h->coord, em), "--listen", em);
 	if (e == OK && !o->no_node)
 		e = open_node(h, o, &p.core, serve, em);
 	h->load_ns += loop_clock_ns() - begin_ns;

@@ -83,3 +83,9 @@ bool host_port_is_loopback(const struct host_port *hp)
 		return memcmp(&a6, &in6addr_loopback, sizeof a6) == 0;
 	return strcmp(hp->host, "localhost") == 0;
 }
+
+enum err host_port_explain(enum err e, const char *flag, struct errmsg *em)
+{
+	struct errmsg why = *em;
+	return e == ERR_EXISTS ? errmsg_fail(em, e, "%s: is Hearth running already? %s HOST:PORT takes another port", why.text, flag) : e;
+}

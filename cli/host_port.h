@@ -2,6 +2,7 @@
 #ifndef HEARTH_CLI_HOST_PORT_H
 #define HEARTH_CLI_HOST_PORT_H
 
+#include "base/err.h"
 #include "base/limits.h"
 
 #include <stdbool.h>
@@ -20,5 +21,7 @@ bool host_port_parse(const char *text, struct host_port *out);
 void host_port_format(const struct host_port *hp, char text[HOST_PORT_TEXT_CAP]);
 // host_port_is_loopback: 127.0.0.0/8, ::1 or "localhost".
 bool host_port_is_loopback(const struct host_port *hp);
+// host_port_explain adds to an error of listening which option takes another port, where that helps; returns `e`.
+MUST_USE enum err host_port_explain(enum err e, const char *flag, struct errmsg *em);
 
 #endif

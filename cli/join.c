@@ -389,7 +389,7 @@ static enum err open_node(struct joining *j, struct errmsg *em)
 		j->profile.log = j->ctx->log;
 		host_profile_set_memory(&j->profile, o, j->budget.node.bytes, j->budget.keep_bytes);
 		host_profile_offer(&j->profile, o, &p);
-		e = node_runtime_open(&p, &j->node, em);
+		e = host_port_explain(node_runtime_open(&p, &j->node, em), "--listen", em);
 	}
 	sodium_memzero(&p, sizeof p);
 	return e;

@@ -3,6 +3,7 @@
 #include "cli/cluster_host.h"
 #include "cli/command.h"
 #include "cli/hash_progress.h"
+#include "cli/host_port.h"
 #include "cli/local_address.h"
 #include "cli/owner_first.h"
 #include "cli/state_dir.h"
@@ -109,7 +110,7 @@ static enum err open_http(struct serve *s, struct errmsg *em)
 		.host = s->ctx->opts->http.host,
 		.port = s->ctx->opts->http.port,
 	};
-	return http_api_open(&p, &s->http, em);
+	return host_port_explain(http_api_open(&p, &s->http, em), "--http", em);
 }
 
 static enum err open_apis(struct serve *s, struct errmsg *em)

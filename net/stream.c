@@ -479,7 +479,7 @@ static enum err fail_listen(struct stream_listener *l, const char *url, int rv, 
 	case NNG_EADDRINUSE:
 		return errmsg_fail(em, ERR_EXISTS, "%s: another program listens there", url);
 	case NNG_EADDRINVAL:
-		return errmsg_fail(em, ERR_FORMAT, "%s: not an address of this machine", url);
+		return errmsg_fail(em, ERR_FORMAT, "%s: not an address of this machine (0.0.0.0 is all of them)", url);
 	case NNG_EINVAL:
 	case NNG_ENOTSUP:
 		return errmsg_fail(em, ERR_FORMAT, "%s: no address to listen on (want host:port)", url);

@@ -33,7 +33,8 @@ struct http_api_params {
 	uint16_t port;    // 0: any that is free
 };
 
-// http_api_open listens. ERR_UNSUPPORTED for an address that others could reach; ERR_IO with the system's words when it cannot be had.
+// http_api_open listens. ERR_UNSUPPORTED for an address that others could reach; ERR_EXISTS when another program has it; ERR_IO with
+// the system's words when it cannot be had.
 MUST_USE enum err http_api_open(const struct http_api_params *p, struct http_api **out, struct errmsg *em);
 uint16_t http_api_port(const struct http_api *h);
 // http_api_stop accepts nothing more, and ends every answer with an error that the client gets to read. On the loop's thread, before

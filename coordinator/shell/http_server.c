@@ -370,7 +370,8 @@ static enum err open_listener(struct http_server *s, int *out, bool *is_v6, stru
 		return errmsg_fail(em, ERR_IO, "HTTP on %s: %s", s->p.host, strerror(errno));
 	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes); // a restart finds its port again
 	if (bind(fd, &a.any, len) != 0 || listen(fd, LISTEN_BACKLOG) != 0 || getsockname(fd, &a.any, &len) != 0) {
-		e = errmsg_fail(em, ERR_IO, "HTTP on %s port %u: %s", s->p.host, (unsigned)s->p.port, strerror(errno));
+		e = errno == EADDRINUSE ? errmsg_fail(em, ERR_EXISTS, "HTTP on %s port %u: another program listens there", s->p.host, (unsigned)s->p.port)
+			: errmsg_fail(em, ERR_IO, "HTTP on %s port %u: %s", s->p.host, (unsigned)s->p.port, strerror(errno));
 		close(fd);
 		return e;
 	}

@@ -2,6 +2,7 @@
 import pathlib
 import random
 import signal
+import socket
 import threading
 
 import pytest
@@ -104,6 +105,16 @@ def test_a_coordinator_that_waits_for_nodes_says_so(cluster):
 def test_an_address_of_another_machine_cannot_be_listened_on(cluster):
     bad = cluster.command("serve", cluster.model, "--state", cluster.state("x"), "--no-http", "--listen", "192.0.2.1:7433", check=False)
     assert bad.returncode == 1 and "192.0.2.1:7433: not an address of this machine" in bad.stderr
+
+
+def test_a_port_in_use_is_named_with_the_way_out(cluster):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+        port = s.getsockname()[1]
+        bad = cluster.command("serve", cluster.model, "--state", cluster.state("x"), "--no-http", "--listen", "127.0.0.1:%d" % port, check=False)
+    assert (bad.returncode, bad.stderr.splitlines()[-1]) == (
+        1, "hearth serve: tcp://127.0.0.1:%d: another program listens there: is Hearth running already? --listen HOST:PORT takes another port" % port)
 
 
 @pytest.mark.parametrize("wire", ["bf16", "q8", "f16"])

@@ -435,7 +435,7 @@ def test_a_second_server_on_the_port_is_told_that_it_is_taken(tiny_cluster, api)
     p = tiny_cluster.start("second", "serve", tiny_cluster.model, "--state", tiny_cluster.state("second"), "--listen", "127.0.0.1:0",
                            "--http", "127.0.0.1:%d" % api.port)
     assert p.wait_exit() == 1
-    assert "HTTP on 127.0.0.1 port %d: Address already in use" % api.port in p.log()
+    assert "HTTP on 127.0.0.1 port %d: another program listens there: is Hearth running already? --http HOST:PORT takes another" % api.port in p.log()
 
 
 @pytest.mark.covering
