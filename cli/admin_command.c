@@ -4,8 +4,10 @@
 #include "net/admin_socket.h"
 
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ANSWER_MS 15000 // the slowest answer is one fsync away
 
@@ -31,16 +33,31 @@ static enum err exchange(struct admin_conn *conn, const char *line, json_t **ans
 	return e;
 }
 
-enum err admin_ask(const struct command_ctx *ctx, json_t *request, json_t **answer, struct errmsg *em)
+static bool has_file(const char *dir, const char *name)
+{
+	char path[STATE_PATH_CAP + 32];
+	snprintf(path, sizeof path, "%s/%s", dir, name);
+	return access(path, F_OK) == 0;
+}
+
+enum err admin_reach(const struct command_ctx *ctx, struct admin_conn *conn, struct errmsg *em)
 {
 	char path[STATE_PATH_CAP];
+	enum err e = state_dir_resolve(ctx->opts->state, path, em);
+	if (e == OK)
+		e = admin_connect(conn, path, em);
+	if (e == ERR_NOT_FOUND && has_file(path, "node.key") && !has_file(path, "coordinator.key"))
+		return errmsg_fail(em, e, "%s is the state directory of a node: `hearth %s` is for the machine where hearth serve runs", path, ctx->command_name);
+	return e;
+}
+
+enum err admin_ask(const struct command_ctx *ctx, json_t *request, json_t **answer, struct errmsg *em)
+{
 	struct admin_conn conn;
 	char *line = json_dumps(request, JSON_COMPACT);
 	json_decref(request);
 	*answer = NULL;
-	enum err e = line ? state_dir_resolve(ctx->opts->state, path, em) : errmsg_fail(em, ERR_FORMAT, "the argument is not UTF-8");
-	if (e == OK)
-		e = admin_connect(&conn, path, em);
+	enum err e = line ? admin_reach(ctx, &conn, em) : errmsg_fail(em, ERR_FORMAT, "the argument is not UTF-8");
 	if (e == OK) {
 		e = exchange(&conn, line, answer, em);
 		admin_disconnect(&conn);

@@ -1,7 +1,7 @@
 #include "cli/run_attach.h"
 
+#include "cli/admin_command.h"
 #include "cli/answer_print.h"
-#include "cli/state_dir.h"
 #include "net/admin_socket.h"
 
 #include <inttypes.h>
@@ -10,13 +10,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-static enum err open_socket(const struct command_ctx *ctx, struct admin_conn *conn, struct errmsg *em)
-{
-	char path[STATE_PATH_CAP];
-	enum err e = state_dir_resolve(ctx->opts->state, path, em);
-	return e == OK ? admin_connect(conn, path, em) : e;
-}
 
 static enum err send_request(struct admin_conn *conn, const struct answer_print *p, const struct options *o, struct errmsg *em)
 {
@@ -125,7 +118,7 @@ int run_attach(const struct command_ctx *ctx)
 	struct errmsg em = {0};
 	enum err e = answer_print_open(&p, ctx, &em);
 	if (e == OK)
-		e = open_socket(ctx, &conn, &em);
+		e = admin_reach(ctx, &conn, &em);
 	p.begin_ns = loop_clock_ns();
 	if (e == OK) {
 		e = send_request(&conn, &p, ctx->opts, &em);

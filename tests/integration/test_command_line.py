@@ -95,6 +95,16 @@ def test_a_wrong_invite_file_is_named(tmp_path, text, words):
     assert (p.returncode, p.stderr) == (1, "hearth join: %s: %s\n" % (path, words))
 
 
+def test_a_node_s_directory_is_no_coordinator_s(tmp_path):
+    p = hearth("status", "--state", str(tmp_path))
+    assert (p.returncode, p.stderr) == (1, "hearth status: no coordinator is running with state directory %s: start it with hearth serve\n" % tmp_path)
+    hearth("join", "--state", str(tmp_path / "node"), "--cache", str(tmp_path / "cache"))
+    for args in (["status"], ["invite"], ["run", "--attach", "-p", "x"]):
+        p = hearth(*args, "--state", str(tmp_path / "node"))
+        assert (p.returncode, p.stdout) == (1, "")
+        assert "is the state directory of a node: `hearth %s` is for the machine where hearth serve runs" % args[0] in p.stderr
+
+
 def test_an_empty_cache_says_so(tmp_path):
     for action, words in (("ls", "0 models, 0 MiB"), ("gc", "0 MiB freed"), ("verify", "0 models")):
         p = hearth("cache", action, "--cache", str(tmp_path / "none"))
