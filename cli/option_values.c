@@ -306,7 +306,7 @@ static enum err set_invite_argument(const struct option *opt, struct options *o,
 		return errmsg_fail(em, ERR_USAGE,
 			"an invite is a secret and is not taken as an argument: every user of this machine can read the arguments of running "
 			"programs, and the shell keeps them in its history; start `hearth join` and paste the invite when asked, or give it on "
-			"standard input (`hearth join -`) or in a file (--invite-file)");
+			"standard input (`hearth join -`) or in a file (--invite-file); a model file goes with --model");
 	*(bool *)field(o, opt) = true;
 	return OK;
 }
