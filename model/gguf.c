@@ -181,7 +181,7 @@ static enum err read_array_head(struct parse *p, struct gguf_kv *kv)
 		return e;
 	uint64_t elem_bytes_min = kv->elem_type == GGUF_STRING ? 8 : types[kv->elem_type].bytes;
 	if (kv->n_elems > p->r.left / elem_bytes_min)
-		return errmsg_fail(p->em, ERR_FORMAT, "byte %" PRIu64 ": array \"%s\" has %" PRIu64 " elements of %s, the file has %zu bytes left",
+		return errmsg_fail(p->em, ERR_FORMAT, "byte %" PRIu64 ": array \"%s\" has %" PRIu64 " elements of %s, the file has %zu bytes left: it is cut short or wrong",
 			start, shown(kv->key).text, kv->n_elems, types[kv->elem_type].name, p->r.left);
 	if (kv->n_elems > GGUF_ELEMS_MAX)
 		return errmsg_fail(p->em, ERR_LIMIT, "byte %" PRIu64 ": array \"%s\" has %" PRIu64 " elements, at most %d are read", start,
@@ -298,7 +298,7 @@ static enum err read_tensor(struct parse *p, struct gguf_tensor *t)
 static enum err check_count(const struct parse *p, const char *field, uint64_t at_byte, uint64_t n, uint64_t record_min, uint64_t max)
 {
 	if (n > p->r.left / record_min)
-		return errmsg_fail(p->em, ERR_FORMAT, "byte %" PRIu64 ": %s is %" PRIu64 ", the file has %zu bytes left and one takes at least %" PRIu64,
+		return errmsg_fail(p->em, ERR_FORMAT, "byte %" PRIu64 ": %s is %" PRIu64 ", the file has %zu bytes left and one takes at least %" PRIu64 ": it is cut short or wrong",
 			at_byte, field, n, p->r.left, record_min);
 	if (n > max)
 		return errmsg_fail(p->em, ERR_LIMIT, "byte %" PRIu64 ": %s is %" PRIu64 ", at most %" PRIu64 " are read", at_byte, field, n, max);

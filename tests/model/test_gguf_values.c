@@ -109,7 +109,7 @@ static void arrays_are_bounded_by_what_is_left(void **state)
 {
 	(void)state;
 	struct gguf_build b = with_array(GGUF_U64, (uint64_t)1 << 61);
-	gguf_check_refuse(&b, ERR_FORMAT, "byte 41: array \"k\" has 2305843009213693952 elements of u64, the file has 16 bytes left");
+	gguf_check_refuse(&b, ERR_FORMAT, "byte 41: array \"k\" has 2305843009213693952 elements of u64, the file has 16 bytes left: it is cut short or wrong");
 	b = with_array(GGUF_U64, 3);
 	gguf_check_refuse(&b, ERR_FORMAT, "byte 41: array \"k\" has 3 elements");
 	b = with_array(GGUF_U64, 2);
