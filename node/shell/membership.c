@@ -82,6 +82,8 @@ struct join {
 	struct membership *out;
 	struct loop_timer patience;
 	bool has_grant;
+	bool was_reached; // somebody was there, at one of the addresses
+	bool was_refused;
 	bool is_over; // this attempt
 	enum err err; // of this attempt
 	struct errmsg *em;
@@ -146,6 +148,8 @@ static void on_down(void *ctx, struct link *link, const struct link_down *down)
 	j->link = NULL;
 	if (!j->has_grant)
 		errmsg_fail(j->em, ERR_AUTH, "%s", down->text);
+	j->was_reached = j->was_reached || down->reason != LINK_DOWN_NO_CONNECTION;
+	j->was_refused = j->was_refused || down->reason == LINK_DOWN_LOST; // a coordinator says no by closing
 	attempt_over(j, j->has_grant ? OK : ERR_AUTH);
 }
 
@@ -178,6 +182,16 @@ static enum err try_address(struct join *j, const char *addr, const struct lnk1_
 	return j->err;
 }
 
+// say_what_to_do adds to the addresses and their failures what a person can do about them.
+static enum err say_what_to_do(const struct join *j, enum err e, const struct errmsg *all)
+{
+	const char *advice = j->was_refused ? "an invite is for one machine, once: make a new one with `hearth invite`"
+		: !j->was_reached ? "is `hearth serve` running there, and does its firewall let that port in?" : NULL;
+	if (advice == NULL)
+		return errmsg_fail(j->em, e, "%s", all->text);
+	return errmsg_fail(j->em, e, "%.*s: %s", (int)(ERRMSG_CAP - strlen(advice)) - 8, all->text, advice);
+}
+
 enum err membership_join(struct loop *loop, const struct invite *invite, const struct lnk1_keypair *keys, const uint8_t boot_id[LNK1_BOOT_ID_LEN],
 	const struct link_limits *limits, const char *path, struct membership *out, struct errmsg *em)
 {
@@ -195,13 +209,14 @@ enum err membership_join(struct loop *loop, const struct invite *invite, const s
 	for (uint32_t i = 0; i < invite->n_addrs; i++) {
 		e = try_address(&j, invite->addrs[i], &p);
 		if (e == OK || e == ERR_CANCELLED || e == ERR_IO)
-			break;
+			goto done;
 		char one[ERRMSG_CAP];
 		memcpy(one, em->text, sizeof one);
 		size_t used = strlen(all.text);
 		snprintf(all.text + used, sizeof all.text - used, "%s%s: %.150s", used ? "; " : "", invite->addrs[i], one);
-		*em = all;
 	}
+	e = say_what_to_do(&j, e, &all);
+done:
 	sodium_memzero(&p, sizeof p);
 	return e;
 }

@@ -355,7 +355,7 @@ def test_an_invite_is_used_once_and_never_shown(cluster):
     ready_with(cluster, 2)
     p = cluster.join("b", "--threads", "1", invite=invite)
     assert p.wait_exit(30) == 1
-    assert "joining failed" in p.log()
+    assert "joining failed" in p.log() and "an invite is for one machine, once: make a new one with `hearth invite`" in p.log()
     secret = invite.rsplit("/", 1)[1]
     for q in cluster.processes.values():
         assert secret not in q.log() + q.out()

@@ -367,6 +367,7 @@ static void the_addresses_are_tried_in_turn_and_each_failure_is_told(void **stat
 	assert_int_not_equal(join_by(p, &h, &in, p->path, &m), OK);
 	assert_non_null(strstr(p->em.text, "127.0.0.1:1: "));
 	assert_non_null(strstr(p->em.text, "no-such-host.invalid:7433: "));
+	assert_non_null(strstr(p->em.text, "is `hearth serve` running there"));
 	assert_int_equal(membership_load(p->path, &m, &p->em), ERR_NOT_FOUND);
 	host_close(&h);
 }
@@ -384,6 +385,7 @@ static void a_coordinator_that_refuses_leaves_no_membership(void **state)
 		in.server_pk[3] ^= k == 2;
 		assert_int_equal(join_by(p, &h, &in, p->path, &m), ERR_AUTH);
 		assert_non_null(strstr(p->em.text, h.w->addr));
+		assert_non_null(strstr(p->em.text, "make a new one with `hearth invite`"));
 		assert_int_equal(h.has_sent, false);
 		assert_int_equal(membership_load(p->path, &m, &p->em), ERR_NOT_FOUND);
 		host_close(&h);
