@@ -203,7 +203,9 @@ static bool is_json(const char *type)
 
 bool http_api_serves(const struct http_api *h, const char *model, struct openai_error *err)
 {
-	if (strcmp(model, h->model_id) == 0 || strcmp(model, model_name(h->p.model)) == 0)
+	size_t len = strlen(h->model_id);
+	bool is_id = strncmp(model, h->model_id, len) == 0 && (model[len] == '\0' || strcmp(model + len, ".gguf") == 0);
+	if (is_id || strcmp(model, model_name(h->p.model)) == 0)
 		return true;
 	openai_error_set(err, 404, "model_not_found", "model", "model \"%.100s\" is not served here; this is \"%s\"", model, h->model_id);
 	return false;

@@ -60,7 +60,8 @@ static bool make_ids(struct http_call *c, const struct openai_request *r, struct
 	c->rec.n_prompt_ids = (int32_t)n;
 	const char *param = prompt_param(r->kind);
 	if (e == ERR_LIMIT)
-		openai_error_set(err, 400, "context_length_exceeded", param, "%s: more tokens than the context holds, which is %zu with the answer", param, cap);
+		openai_error_set(err, 400, "context_length_exceeded", param, "%s: more tokens than the context holds, which is %zu with the answer (hearth serve --ctx)", param,
+			cap);
 	else if (e == ERR_UNSUPPORTED)
 		openai_error_set(err, 400, "unsupported_value", param, "%s", em.text);
 	else if (e != OK)

@@ -159,7 +159,8 @@ static bool read_message(json_t *v, size_t i, struct openai_request *r, struct o
 	if (!read_role(json_object_get(v, "role"), inner, m, err))
 		return false;
 	snprintf(inner, sizeof inner, "messages[%zu].content", i);
-	return read_content(json_object_get(v, "content"), inner, r, m, err) && check_keys(v, param, err);
+	// Keys first: where tools were called the content is null, and that is not what is wrong.
+	return check_keys(v, param, err) && read_content(json_object_get(v, "content"), inner, r, m, err);
 }
 
 bool openai_messages_read(json_t *v, struct openai_request *r, struct openai_error *err)

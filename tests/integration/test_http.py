@@ -42,6 +42,9 @@ def test_models_and_health(api):
     status, models = api.call("GET", "/v1/models")
     assert status == 200 and [m["id"] for m in models["data"]] == ["tiny"] and models["object"] == "list"
     assert api.call("GET", "/v1/models/tiny") == (200, models["data"][0])
+    for name in ("tiny.gguf", models["data"][0]["id"]):
+        assert api.post("/v1/completions", prompt="a", max_tokens=1, **{"model": name})[0] == 200
+    assert api.post("/v1/completions", prompt="a", max_tokens=1, **{"model": "tiny.ggu"})[0] == 404
     status, error = api.call("GET", "/v1/models/other")
     assert (status, error["error"]["code"]) == (404, "model_not_found")
     assert api.call("GET", "/health") == (200, {"status": "ok", "model": "tiny", "active": 0, "waiting": 0, "slots": 2})
@@ -169,6 +172,8 @@ def test_errors_have_a_status_and_name_the_parameter(api):
         ("/v1/chat/completions", head + '"messages": []}', 400, "messages", "invalid_value"),
         ("/v1/chat/completions", head + '"messages": [{"role": "tool", "content": ""}]}', 400, "messages[0].role", "unsupported_value"),
         ("/v1/chat/completions", head + '"messages": [{"role": "user", "content": "%s"}]}' % ("ab " * 40000), 400, "messages", "context_length_exceeded"),
+        ("/v1/chat/completions", head + '"messages": [{"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]}]}', 400, "messages[0].tool_calls",
+         "unsupported_parameter"),
         ("/v1/embeddings", "{}", 404, None, "not_found"),
         ("/v1/chat/completions/", "{}", 404, None, "not_found"),
     ]
