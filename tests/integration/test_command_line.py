@@ -8,7 +8,7 @@ from cluster import BIN as HEARTH, PATIENCE, ROOT
 
 pytestmark = pytest.mark.covering
 
-COMMANDS = ["run", "serve", "invite", "join", "revoke", "drain", "status", "inspect", "tokenize", "trace", "sim", "emulate", "cache", "probe"]
+COMMANDS = ["run", "serve", "invite", "join", "revoke", "drain", "status", "inspect", "tokenize", "trace", "sim", "emulate", "cache", "probe", "plan"]
 
 FAULTS = re.findall(r'^\tX\(FAULT_\w+, "([\w-]+)"', (ROOT / "sim" / "faults.h").read_text(), re.M)
 
@@ -68,8 +68,8 @@ def test_version_shows_the_arithmetic():
     (["trace", "show", "x", "--seconds=5"], "hearth trace: --seconds is for `hearth trace generate` and `hearth trace record`\ntry `hearth trace --help`\n"),
     (["emulate"], "hearth emulate: TOPOLOGY is missing: devices and links, a TOML file\ntry `hearth emulate --help`\n"),
     (["cache"], "hearth cache: ACTION is missing: want one of ls, gc, verify\ntry `hearth cache --help`\n"),
-    (["run", "m", "--rounds", "2"], "hearth run: `hearth run` has no option --rounds: it belongs to `hearth serve`\ntry `hearth run --help`\n"),
-    (["serve", "m", "--cache", "d"], "hearth serve: `hearth serve` has no option --cache: it belongs to `hearth join`, `hearth cache`\ntry `hearth serve --help`\n"),
+    (["run", "m", "--slots", "2"], "hearth run: `hearth run` has no option --slots: it belongs to `hearth serve`\ntry `hearth run --help`\n"),
+    (["serve", "m", "--cache-max", "3G"], "hearth serve: `hearth serve` has no option --cache-max: it belongs to `hearth join`, `hearth cache`\ntry `hearth serve --help`\n"),
     (["help", "rnu"], "hearth: unknown command rnu, did you mean run?\ntry `hearth --help`\n"),
     (["run", "--attach", "m", "-p", "x"], "hearth run: --attach asks the coordinator, which has its model: leave MODEL out\ntry `hearth run --help`\n"),
     (["run", "m", "--system", "s"], "hearth run: --system is a turn of a conversation: want --chat, too\ntry `hearth run --help`\n"),
