@@ -85,7 +85,7 @@ all: $(BIN)
 help:
 	@echo 'make            build/bin/hearth'
 	@echo 'make demo       install what is missing, build, fetch a small model, answer a question through three nodes'
-	@echo 'make check      install what is missing, then everything CI runs (about 20 minutes on two cores)'
+	@echo 'make check      install what is missing, then everything CI runs (about half an hour on two cores)'
 	@echo 'make test       unit and integration tests of the plain build'
 	@echo 'make test-long  every case of recovery, and all integration tests under sanitizers (about an hour on two cores)'
 	@echo 'make fuzz       each fuzz target for 60 s (FUZZ_SECONDS=n)'
