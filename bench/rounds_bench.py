@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rings in rounds whose machines read weights from this disk, against what the exact judge of the cost model says of them.
 
-    bench/rounds_bench.py [K ...] [--times N] [--write]
+    bench/rounds_bench.py [K ...] [--times N] [--seconds S] [--write]
 
 For each k: a coordinator and three nodes with a cap that holds about half of their layers, direct reader, one compute thread each, and the same ring without
 a cap. In alternation, all within seconds:
@@ -11,8 +11,10 @@ a cap. In alternation, all within seconds:
   uncapped  tokens of the ring without a cap: the processor time of its workers says how fast each stage and the head compute, what a token takes beyond
             that is hops
 
-From disk, computing and hops the judge (ring_judge.c) gives a token's time; what follows is measured over judged, round by round. `alone` is the judge's
-answer if each node had the whole disk: a bound from below, as the judge knows no disk that is shared. --write makes the table of docs/memory.md.
+From disk, computing and hops the judge (ring_judge.c) gives a token's time; what follows is measured over judged, round by round. The judge knows no disk that
+is shared: with a share for each for good it is too slow, as a node that reads while others' windows are full has more. So a bound from below is shown, too: the
+larger of the judge's answer if each node had the whole disk, and of all bytes over the disk's rate. Rounds of several runs of this script add up in
+build/bench/rounds.json. --write makes the table of docs/memory.md.
 """
 import argparse
 import contextlib
@@ -20,9 +22,11 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import emulated_ring as rings
 import paired
@@ -38,7 +42,7 @@ JUDGE, READER = ROOT / "build/bench/ring_judge", ROOT / "build/bench/residency_r
 LIMIT = 1.05
 NODES = ("a", "b", "c")
 LAYERS = int(made.STREAMED[made.STREAMED.index("--layers") + 1])
-TOKENS_CAPPED, TOKENS_UNCAPPED = 8, 16
+TOKENS_CAPPED, TOKENS_UNCAPPED = 7, 12
 READ_S = 1.0
 READ_MIB = 64  # of each reader's memory: the rate does not depend on it
 
@@ -62,7 +66,7 @@ class Ring:
         self.cluster = cluster_module.Cluster(ROOT / "build/bin/hearth", model, folder)
         self.layers = layers
         try:
-            self.cluster.serve("--no-node", "--nodes", len(layers), "--threads", "1", "--rounds", k, "--ctx", "256", "--slots", "1",
+            self.cluster.serve("--no-node", "--nodes", len(layers), "--threads", "1", "--rounds", k, "--ctx", "256", "--slots", "1", "--prefill-chunk", "16",
                 "--split", ",".join(map(str, layers)))
             for name in NODES[:len(layers)]:
                 self.cluster.join(name, "--threads", "1", "--keep-mem", "0", *node_options)
@@ -115,7 +119,9 @@ def judged(k, layer_bytes, layers, weights, uncapped, rate):
     return json.loads(out.stdout)
 
 
-def measure(model, other_model, k, args, folder):
+def measure(model, other_model, k, args, folder, add):
+    """Calls add(where the weights are, row) for each round of measuring."""
+    end = time.monotonic() + args.seconds
     sizes = made.sizes(*made.STREAMED)
     layers = even(LAYERS, len(NODES))
     with contextlib.ExitStack() as open_ones:
@@ -127,32 +133,39 @@ def measure(model, other_model, k, args, folder):
         capped.token_s(3)
         uncapped.computing_s(3)  # reads the file: not counted
         weights = capped.weights()
-        rows = []
         work = [lambda: capped.token_s(TOKENS_CAPPED), lambda: disk_rate(model, len(NODES)), lambda: uncapped.computing_s(TOKENS_UNCAPPED)]
         for i in range(args.times):
+            if time.monotonic() > end:
+                break
             got = [None] * 3
             for j in range(3) if i % 2 == 0 else reversed(range(3)):
                 got[j] = work[j]()
             token_s, rate, computing = got
             says = [judged(k, sizes["layer_bytes"], layers, weights, computing, r) for r in (rate, rate * len(NODES))]
-            rows.append({"token_s": token_s, "rate": rate, "computing": computing, "judged": says[0], "alone": says[1]})
-    return {"layers": layers, "weights": weights, "rows": rows}
+            row = {"token_s": token_s, "rate": rate, "computing": computing, "judged": says[0], "alone": says[1]}
+            print("k = %d: %.3f s, judged %.3f, with a disk each %.3f" % (k, token_s, says[0]["token_s"], says[1]["token_s"]), file=sys.stderr, flush=True)
+            add(weights, row)
+
+
+def bound_s(r, row):
+    """No ring takes less, whoever of its nodes reads when."""
+    return max(row["alone"]["token_s"], sum(w["streamed_bytes"] for w in r["weights"]) / (len(NODES) * row["rate"]))
 
 
 def line(k, r):
-    ratios = [row["token_s"] / row["judged"]["token_s"] for row in r["rows"]]
-    mid, low, high, _ = paired.interval(ratios)
-
     def median(value):
         return paired.median(value(row) for row in r["rows"])
-    return "| %s | %.0f | %.0f | %.1f | %.1f | %.1f | %.1f | %.2f (%.2f to %.2f) |" % (k, sum(w["streamed_bytes"] for w in r["weights"]) / 1e6,
-        median(lambda x: len(NODES) * x["rate"]) / 1e6, 1e3 * median(lambda x: x["computing"][0]), 1e3 * median(lambda x: x["token_s"]),
-        1e3 * median(lambda x: x["judged"]["token_s"]), 1e3 * median(lambda x: x["alone"]["token_s"]), mid, low, high)
+
+    def ratio(below):
+        return "%.2f (%.2f to %.2f)" % paired.interval([row["token_s"] / below(row) for row in r["rows"]])[:3]
+    ms = [1e3 * median(value) for value in (lambda x: x["computing"][0], lambda x: x["token_s"], lambda x: x["judged"]["token_s"], lambda x: bound_s(r, x))]
+    return "| %s | %d | %.0f | %.0f | %.1f | %.1f | %.1f | %s | %.1f | %s |" % (k, len(r["rows"]), sum(w["streamed_bytes"] for w in r["weights"]) / 1e6,
+        median(lambda x: len(NODES) * x["rate"]) / 1e6, *ms[:3], ratio(lambda x: x["judged"]["token_s"]), ms[3], ratio(lambda x: bound_s(r, x)))
 
 
 def table(results):
-    lines = ["| k | streamed, MB a token | disk, MB/s | a token without a cap, ms | measured, ms | judged, ms | judged, each with a disk, ms | measured / judged |",
-        "|---:|---:|---:|---:|---:|---:|---:|---:|"]
+    lines = ["| k | times | streamed, MB a token | disk, MB/s | a token without a cap, ms | measured, ms | judged, ms | measured / judged | bound, ms | measured / bound |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"]
     return "\n".join(lines + [line(k, r) for k, r in sorted(results.items())]) + "\n"
 
 
@@ -166,9 +179,11 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("k", nargs="*", type=int, help="rounds (default: 1 2 4; none with --write: only writes)")
     p.add_argument("--times", type=int, default=20, help="measured in alternation so often (default 20)")
+    p.add_argument("--seconds", type=int, default=3600, help="no round begins later")
     p.add_argument("--cap", type=int, default=150, help="MiB of each node")
     p.add_argument("--write", action="store_true", help="put the table of all results so far into docs/memory.md")
     args = p.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     build()
     model = made.made("streamed", *made.STREAMED)
     other = model.with_suffix(".uncapped")
@@ -177,11 +192,15 @@ def main():
     for k in args.k or ([] if args.write else [1, 2, 4]):
         with tempfile.TemporaryDirectory() as folder:
             shutil.copy(model, other)  # pages of its own: what one ring maps the other could not drop
+            def add(weights, row, k=k):
+                of_k = results.setdefault(str(k), {"weights": weights, "rows": []})
+                of_k["weights"] = weights
+                of_k["rows"].append(row)
+                RESULTS.write_text(json.dumps(results, indent=1))
             try:
-                results[str(k)] = measure(model, other, k, args, pathlib.Path(folder))
+                measure(model, other, k, args, pathlib.Path(folder), add)
             finally:
                 other.unlink()
-        RESULTS.write_text(json.dumps(results, indent=1))
         holds &= paired.report("k = %d" % k, [r["token_s"] / r["judged"]["token_s"] for r in results[str(k)]["rows"]], at_most=LIMIT)
     text = table(results)
     if args.write:
