@@ -13,7 +13,7 @@
 //   progress      0 type | 1 state u8 | 2 zero u16 | 4 total u64 | 12 done u64 | 20 bytes per second u64 | 28 left ms u32 (all ones: no telling) |
 //                 32 fetched u64          from a member to the coordinator, for whoever looks at the cluster
 //
-// FRAME_PING and FRAME_PONG (proto/frame.h) are allowed as well. Pure; nothing is allocated.
+// FRAME_PING, FRAME_PONG and FRAME_CLOCK (proto/frame.h) are allowed as well; who serves blocks answers the clock, for `hearth doctor`. Pure; nothing is allocated.
 #ifndef HEARTH_BLOCKS_BLOCK_FRAME_H
 #define HEARTH_BLOCKS_BLOCK_FRAME_H
 

@@ -67,6 +67,7 @@ int sim_check(const struct command_ctx *ctx);
 int cache_main(const struct command_ctx *ctx); // in cli/cache_command.c
 int probe_main(const struct command_ctx *ctx); // in cli/probe_command.c
 int emulate_main(const struct command_ctx *ctx);
+int doctor_main(const struct command_ctx *ctx);
 int plan_main(const struct command_ctx *ctx); // in cli/plan_command.c
 int example_config_main(const struct command_ctx *ctx);
 

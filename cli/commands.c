@@ -67,6 +67,11 @@ static const struct command table[] = {
 		"Says which machine should hold which layers, how fast that would be, what limits it, who is left out and why, and what more memory, a cable, another machine or "
 		"another quantisation would change. Nothing needs to be running, or even bought: FILE describes the machines.",
 		false, plan_main},
+	{"doctor", FOR_DOCTOR, "[--to HOST:PORT | --live] [OPTIONS]", "find out what is wrong, and what to do about it",
+		"Looks at this machine (memory, disks, power, clock, directories), its network (Wi-Fi, firewalls, ports, discovery), and the way to the coordinator whose member it is, or "
+		"that --to names. With --live, on the coordinator's machine, also at every node and link of the running cluster. It changes nothing and needs no root. Each "
+		"finding is ok, a warning (works, but worse than it could) or a problem; with a problem the exit status is 1.",
+		false, doctor_main},
 	{"example-config", FOR_CONFIG, "", "print cluster.example.toml", NULL, true, example_config_main},
 };
 

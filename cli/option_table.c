@@ -4,7 +4,7 @@
 #define AT(field) offsetof(struct options, field)
 #define FOR_MODEL (FOR_RUN | FOR_SERVE | FOR_INSPECT | FOR_TOKENIZE)
 #define FOR_COMPUTE (FOR_RUN | FOR_SERVE | FOR_JOIN | FOR_PROBE)
-#define FOR_STATE (FOR_RUN | FOR_SERVE | FOR_INVITE | FOR_JOIN | FOR_REVOKE | FOR_DRAIN | FOR_STATUS | FOR_TRACE | FOR_PLAN)
+#define FOR_STATE (FOR_RUN | FOR_SERVE | FOR_INVITE | FOR_JOIN | FOR_REVOKE | FOR_DRAIN | FOR_STATUS | FOR_TRACE | FOR_PLAN | FOR_DOCTOR)
 #define FOR_ALL (FOR_END - 1)
 
 static const char *const log_words[] = {"error", "warning", "info", "debug", NULL};
@@ -130,7 +130,7 @@ static const struct option table[] = {
 	// Blocks of the model
 	{.placeholder = "ACTION", .commands = FOR_CACHE, .kind = OPTION_WORD, .offset = AT(cache_action), .choices = cache_action_words, .required = true,
 		.help = "what to do, as above"},
-	{.flag = "--cache", .key = "cache.path", .commands = FOR_JOIN | FOR_CACHE | FOR_PROBE, .kind = OPTION_PATH, .offset = AT(cache), .example = "\"/home/me/.cache/hearth\"",
+	{.flag = "--cache", .key = "cache.path", .commands = FOR_JOIN | FOR_CACHE | FOR_PROBE | FOR_DOCTOR, .kind = OPTION_PATH, .offset = AT(cache), .example = "\"/home/me/.cache/hearth\"",
 		.placeholder = "DIR", .preset_words = "$XDG_CACHE_HOME/hearth, else ~/.cache/hearth", .help = "where what was fetched of models, and what was measured, is kept"},
 	{.flag = "--cache-max", .key = "cache.max", .commands = FOR_JOIN | FOR_CACHE, .kind = OPTION_SIZE, .offset = AT(cache_max), .example = "\"50G\"",
 		.min = 1 << 20, .max = INT64_C(1) << 50, .placeholder = "SIZE", .preset_words = "what the disk has",
@@ -151,10 +151,16 @@ static const struct option table[] = {
 		.placeholder = "ADDRESS", .preset_words = "what the system chooses",
 		.help = "this machine's address to connect from, when it has several; it is where other nodes are sent"},
 
+	// Looking for what is wrong
+	{.flag = "--to", .commands = FOR_DOCTOR, .kind = OPTION_HOST_PORT, .offset = AT(to), .min = 1, .placeholder = "HOST:PORT",
+		.help = "try to reach the coordinator there, and measure the way to it"},
+	{.flag = "--live", .commands = FOR_DOCTOR, .kind = OPTION_BOOL, .offset = AT(live),
+		.help = "look at the cluster whose coordinator runs here, too: its nodes, and the links between them"},
+
 	// Finding each other
-	{.flag = "--discovery", .key = "discovery", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_BOOL, .offset = AT(discovery), .preset = "true",
+	{.flag = "--discovery", .key = "discovery", .commands = FOR_SERVE | FOR_JOIN | FOR_DOCTOR, .kind = OPTION_BOOL, .offset = AT(discovery), .preset = "true",
 		.help = "announce the coordinator on the local network, and look for it there (mDNS, by avahi-daemon)"},
-	{.flag = "--no-discovery", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_BOOL, .offset = AT(no_discovery),
+	{.flag = "--no-discovery", .commands = FOR_SERVE | FOR_JOIN | FOR_DOCTOR, .kind = OPTION_BOOL, .offset = AT(no_discovery),
 		.help = "the same as --discovery=false: nothing is announced, only the invite's addresses are tried"},
 
 	// Computing
@@ -165,6 +171,8 @@ static const struct option table[] = {
 		.help = "disk for what passes --keep-mem, encrypted, gone with the process; each token writes a row of some KB"},
 	{.flag = "--keep-dir", .key = "node.keep_dir", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_PATH, .offset = AT(keep_dir),
 		.example = "\"/var/tmp\"", .placeholder = "DIR", .preset_words = "the state directory", .help = "where --keep-disk goes"},
+	{.flag = "--no-probe", .key = "node.no_probe", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_BOOL, .offset = AT(no_probe),
+		.help = "do not measure how fast this machine is while it has nothing to do; figures that are kept are used"},
 	{.flag = "--threads", .key = "compute.threads", .commands = FOR_COMPUTE, .kind = OPTION_INT, .offset = AT(threads), .example = "4", .min = 1,
 		.max = THREADS_MAX, .placeholder = "N", .preset_words = "every core", .help = "compute threads"},
 	{.flag = "--max-threads", .key = "compute.max_threads", .commands = FOR_COMPUTE, .kind = OPTION_INT, .offset = AT(max_threads), .example = "2", .min = 1,
@@ -189,8 +197,6 @@ static const struct option table[] = {
 		.choices = simd_words, .placeholder = "NAME", .preset_words = "the fastest here", .help = "instruction set of the kernels"},
 
 	{.flag = "--fresh", .commands = FOR_PROBE, .kind = OPTION_BOOL, .offset = AT(fresh), .help = "measure again, also what was measured before"},
-	{.flag = "--no-probe", .key = "node.no_probe", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_BOOL, .offset = AT(no_probe),
-		.help = "do not measure how fast this machine is while it has nothing to do; figures that are kept are used"},
 
 	// Inspecting
 	{.flag = "--tensors", .commands = FOR_INSPECT, .kind = OPTION_BOOL, .offset = AT(tensors), .help = "list every tensor"},
@@ -268,7 +274,7 @@ static const struct option table[] = {
 	{.flag = "--no-what-if", .commands = FOR_PLAN, .kind = OPTION_BOOL, .offset = AT(plan_no_what_if), .help = "leave out what other machines and links would change"},
 
 	// Every command
-	{.flag = "--json", .commands = FOR_SIM | FOR_TRACE | FOR_CACHE | FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE | FOR_PROBE | FOR_PLAN, .kind = OPTION_BOOL,
+	{.flag = "--json", .commands = FOR_DOCTOR | FOR_SIM | FOR_TRACE | FOR_CACHE | FOR_RUN | FOR_STATUS | FOR_INSPECT | FOR_TOKENIZE | FOR_INVITE | FOR_PROBE | FOR_PLAN, .kind = OPTION_BOOL,
 		.offset = AT(json), .help = "print one JSON object, for programs"},
 	{.flag = "--json", .commands = FOR_EMULATE, .kind = OPTION_BOOL, .offset = AT(json), .help = "print a JSON object for each event, for programs"},
 	{.flag = "--state", .key = "state", .commands = FOR_STATE, .kind = OPTION_PATH, .offset = AT(state), .example = "\"/home/me/.local/state/hearth\"", .placeholder = "DIR",

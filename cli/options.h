@@ -37,7 +37,8 @@ enum {
 	FOR_CACHE = 1 << 13,
 	FOR_PROBE = 1 << 14,
 	FOR_PLAN = 1 << 15,
-	FOR_END = 1 << 16, // behind the last one: commands.c compares
+	FOR_DOCTOR = 1 << 16,
+	FOR_END = 1 << 17, // behind the last one: commands.c compares
 };
 
 enum option_kind {
@@ -160,6 +161,10 @@ struct options {
 	const char *topology;
 	const char *control;
 	const char *send;
+
+	// doctor
+	struct host_port to; // options_given tells whether there is one
+	bool live;
 
 	// invite
 	bool no_qr;

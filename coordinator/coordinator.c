@@ -473,6 +473,7 @@ static void member_status(const struct coordinator *c, const struct member *m, s
 	text_copy(out->state, sizeof out->state, state_words(c, m));
 	text_copy(out->detail, sizeof out->detail, m->detail);
 	text_copy(out->remote, sizeof out->remote, m->remote);
+	out->port = m->hello.port;
 	text_copy(out->simd, sizeof out->simd, m->hello.simd);
 	out->n_threads = m->hello.n_threads;
 	if (ch == NULL || m->stage < 0)

@@ -383,6 +383,7 @@ struct coord_member_status {
 	char state[32];      // "ready", "standby", "fetching", "connected", "absent", "leaving", "draining", "drained", "suspect", "cannot load", "refused"
 	char detail[REASON_CAP]; // why it is refused or was lost; ""
 	char remote[ADDR_CAP];
+	uint16_t port;       // where it listens for other nodes; 0: nowhere
 	bool is_local;
 	int32_t chain;       // -1: it stands by
 	int32_t stage;       // -1: not in a plan

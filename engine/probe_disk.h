@@ -1,4 +1,4 @@
-// How fast a disk gives weights, measured with the readers that will read them (engine/weight_reader): private to engine/probe.
+// How fast a disk gives weights, measured with the readers that will read them (engine/weight_reader): for engine/probe and `hearth doctor`.
 //
 // Reads pieces of a model file that are spread over it, are no holes and in nobody's memory; where there is no such file or no such piece, a file of
 // its own, which has no name, in a folder.

@@ -100,3 +100,17 @@ enum err ping_decode(const uint8_t *frame, size_t len, uint64_t *cookie)
 	*cookie = load_u64(frame + 1);
 	return OK;
 }
+
+void clock_encode(uint64_t unix_ms, uint8_t out[FRAME_CLOCK_BYTES])
+{
+	out[0] = FRAME_CLOCK;
+	store_u64(out + 1, unix_ms);
+}
+
+enum err clock_decode(const uint8_t *frame, size_t len, uint64_t *unix_ms)
+{
+	if (len != FRAME_CLOCK_BYTES || frame[0] != FRAME_CLOCK)
+		return ERR_FORMAT;
+	*unix_ms = load_u64(frame + 1);
+	return OK;
+}

@@ -4,6 +4,7 @@
 //   data links      FRAME_STEP      a header of FRAME_STEP_BYTES, then the hidden states of n_tokens tokens in the plan's wire type
 //                   FRAME_CREDIT    a header of FRAME_CREDIT_BYTES
 //   both            FRAME_PING, FRAME_PONG   type 1, u64 cookie
+//   blocks links    those, and FRAME_CLOCK   type 1, u64 Unix time in ms; 0 asks, and the answer is never 0
 //
 // All integers little-endian; reserved bytes are zero and checked. A span is the layers that a stage runs in one round; spans are numbered from
 // 0 along a step's road: stage i's of round r is r * n_stages + i (partition/plan.h). The head is SPAN_HEAD, both before span 0 and behind the
@@ -29,11 +30,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum frame_type { FRAME_CONTROL = 1, FRAME_PING = 2, FRAME_PONG = 3, FRAME_STEP = 16, FRAME_CREDIT = 17 };
+enum frame_type { FRAME_CONTROL = 1, FRAME_PING = 2, FRAME_PONG = 3, FRAME_CLOCK = 4, FRAME_STEP = 16, FRAME_CREDIT = 17 };
 
 #define FRAME_STEP_BYTES 48
 #define FRAME_CREDIT_BYTES 16
 #define FRAME_PING_BYTES 9
+#define FRAME_CLOCK_BYTES 9
 #define SPAN_HEAD 0xffff
 
 // What the head wants back of a step: a chunk in the middle of a prompt needs no hidden state at the head at all.
@@ -76,5 +78,7 @@ static inline bool frame_is_ping(const uint8_t *frame)
 	return frame[0] == FRAME_PING || frame[0] == FRAME_PONG;
 }
 MUST_USE enum err ping_decode(const uint8_t *frame, size_t len, uint64_t *cookie);
+void clock_encode(uint64_t unix_ms, uint8_t out[FRAME_CLOCK_BYTES]);
+MUST_USE enum err clock_decode(const uint8_t *frame, size_t len, uint64_t *unix_ms);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define QUEUED_MAX (1u << 20)             // bytes on a link before its client waits: the kernel's own buffer holds the rest
 #define QUEUED_ALL_MAX (4u << 20)         // on all links together
@@ -248,6 +249,17 @@ static void on_get(struct server_client *c, const struct block_frame *f)
 	}
 }
 
+// tell_clock: what this machine's clock says, for who compares it with his own.
+static void tell_clock(struct server_client *c)
+{
+	uint8_t frame[FRAME_CLOCK_BYTES];
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	clock_encode(now.tv_sec > 0 ? (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 : 1, frame);
+	if (link_send(c->link, frame, sizeof frame) == ERR_NOMEM)
+		end_client(c);
+}
+
 static void on_frame(void *ctx, struct link *link, const uint8_t *frame, size_t len)
 {
 	struct block_server *s = ctx;
@@ -261,6 +273,10 @@ static void on_frame(void *ctx, struct link *link, const uint8_t *frame, size_t 
 		ping_encode(FRAME_PONG, cookie, pong);
 		if (frame[0] == FRAME_PING && link_send(link, pong, sizeof pong) == ERR_NOMEM)
 			end_client(c);
+		return;
+	}
+	if (clock_decode(frame, len, &cookie) == OK && cookie == 0) {
+		tell_clock(c);
 		return;
 	}
 	bool ok = block_frame_decode(frame, len, &f) == OK;

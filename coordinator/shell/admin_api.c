@@ -118,6 +118,8 @@ static json_t *member_json(const struct coord_runtime *coord, const struct coord
 	sodium_bin2hex(id, sizeof id, m->id.b, NODE_ID_BYTES);
 	json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:i, s:s, s:I}", "id", id, "name", m->name, "state", m->state, "detail", m->detail,
 		"address", m->remote, "local", m->is_local, "threads", (int)m->n_threads, "simd", m->simd, "relayed_frames", (json_int_t)m->n_relayed);
+	if (m->port != 0)
+		json_object_set_new(o, "port", json_integer(m->port));
 	if (m->stage >= 0)
 		json_object_update_new(o, json_pack("{s:i, s:o, s:s}", "stage", (int)m->stage, "layers", spans_json(&m->layers), "next_link", m->next_link));
 	if (has_chains && m->chain >= 0)

@@ -41,5 +41,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		ping_encode((enum frame_type)data[0], cookie, again);
 		ASSERT(memcmp(again, data, sizeof again) == 0);
 	}
+	if (clock_decode(data, size, &cookie) == OK) {
+		uint8_t again[FRAME_CLOCK_BYTES];
+		clock_encode(cookie, again);
+		ASSERT(memcmp(again, data, sizeof again) == 0);
+	}
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include "base/cpu_use.h"
 #include "base/disk_facts.h"
 #include "base/memory_facts.h"
+#include "base/network_facts.h"
 #include "base/power_facts.h"
 
 #include "tests/support/fake_tree.h"
@@ -26,11 +27,27 @@ static const char *const files[] = {
 	"/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "/sys/class/power_supply/BAT0/type", "/sys/class/power_supply/BAT0/status",
 	"/sys/class/power_supply/BAT0/capacity", "/sys/class/thermal/thermal_zone0/temp", "/sys/dev/block/8:1/uevent", "/sys/dev/block/8:1/removable",
 	"/sys/dev/block/8:1/queue/rotational", "/sys/dev/block/8:1/device/type", "/sys/class/block/sda1/queue/rotational", "/proc/stat", "/proc/7/stat",
+	"/proc/net/wireless", "/proc/net/tcp", "/proc/net/tcp6", "/proc/net/arp", "/proc/modules", "/proc/7/comm", "/etc/ufw/ufw.conf",
+	"/sys/class/net/eth0/operstate", "/sys/class/net/eth0/device/x", "/sys/class/net/eth0/speed", "/sys/class/net/eth0/duplex",
+	"/sys/class/net/wlan0/operstate", "/sys/class/net/wlan0/wireless/x",
 };
 
 static void check_text(const char *text, size_t cap)
 {
 	require(memchr(text, '\0', cap) != NULL);
+}
+
+static void look_at_network(const char *root)
+{
+	struct network_facts f;
+	network_facts_read(root, &f);
+	require(f.n >= 0 && f.n <= NETWORK_INTERFACES_MAX);
+	for (int32_t i = 0; i < f.n; i++) {
+		check_text(f.at[i].name, sizeof f.at[i].name);
+		require(f.at[i].mbit >= 0 && f.at[i].signal_dbm <= 0 && f.at[i].signal_dbm > -200);
+	}
+	(void)network_listens(root, 7433);
+	(void)network_neighbour_of(root, "10.0.0.1");
 }
 
 static void look(const char *root)
@@ -54,6 +71,7 @@ static void look(const char *root)
 	require(disk_kind_words(d.kind) != NULL);
 	check_text(d.device, sizeof d.device);
 	check_text(d.fs, sizeof d.fs);
+	look_at_network(root);
 }
 
 // One tree for all inputs: making directories again and again would be most of the time. Nothing of an input is left in it for the next.

@@ -8,7 +8,7 @@ from cluster import BIN as HEARTH, PATIENCE, ROOT
 
 pytestmark = pytest.mark.covering
 
-COMMANDS = ["run", "serve", "invite", "join", "revoke", "drain", "status", "inspect", "tokenize", "trace", "sim", "emulate", "cache", "probe", "plan"]
+COMMANDS = ["run", "serve", "invite", "join", "revoke", "drain", "status", "inspect", "tokenize", "trace", "sim", "emulate", "cache", "probe", "plan", "doctor"]
 
 FAULTS = re.findall(r'^\tX\(FAULT_\w+, "([\w-]+)"', (ROOT / "sim" / "faults.h").read_text(), re.M)
 

@@ -145,6 +145,19 @@ static void a_credit_comes_back_and_nothing_else_is_one(void **state)
 	assert_int_equal(credit_decode(frame, FRAME_CREDIT_BYTES, &got), ERR_FORMAT);
 }
 
+static void clocks_carry_their_time(void **state)
+{
+	(void)state;
+	uint8_t frame[FRAME_CLOCK_BYTES];
+	uint64_t ms = 0;
+	clock_encode(0x0102030405060708, frame);
+	assert_int_equal(clock_decode(frame, sizeof frame, &ms), OK);
+	assert_true(ms == 0x0102030405060708);
+	assert_int_equal(clock_decode(frame, sizeof frame - 1, &ms), ERR_FORMAT);
+	frame[0] = FRAME_PING;
+	assert_int_equal(clock_decode(frame, sizeof frame, &ms), ERR_FORMAT);
+}
+
 static void pings_carry_their_cookie(void **state)
 {
 	(void)state;
@@ -168,6 +181,7 @@ int main(void)
 		cmocka_unit_test(reserved_bytes_and_unknown_types_are_refused),
 		cmocka_unit_test(a_credit_comes_back_and_nothing_else_is_one),
 		cmocka_unit_test(pings_carry_their_cookie),
+		cmocka_unit_test(clocks_carry_their_time),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
