@@ -26,14 +26,16 @@ enum err state_dir_open(const char *flag, struct state_dir *sd, struct errmsg *e
 	return e == OK ? private_dir_open(sd->path, &sd->fd, em) : e;
 }
 
+#define WAY_OUT ": stop that one, or give this one a directory of its own with --state"
+
 static enum err refuse_locked(const struct state_dir *sd, int fd, struct errmsg *em)
 {
 	char text[24] = "";
 	ssize_t n = pread(fd, text, sizeof text - 1, 0);
 	long pid = n > 0 ? strtol(text, NULL, 10) : 0;
 	if (pid > 0)
-		return errmsg_fail(em, ERR_BUSY, "%s: already in use by process %ld", sd->path, pid);
-	return errmsg_fail(em, ERR_BUSY, "%s: already in use by another process", sd->path);
+		return errmsg_fail(em, ERR_BUSY, "%s: already in use by process %ld" WAY_OUT, sd->path, pid);
+	return errmsg_fail(em, ERR_BUSY, "%s: already in use by another process" WAY_OUT, sd->path);
 }
 
 static enum err write_pid(const struct state_dir *sd, int fd, struct errmsg *em)

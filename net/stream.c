@@ -486,7 +486,7 @@ static enum err fail_listen(struct stream_listener *l, const char *url, int rv, 
 	case NNG_ENOMEM:
 		return errmsg_fail(em, ERR_NOMEM, "%s: out of memory", url);
 	case NNG_EPERM:
-		return errmsg_fail(em, ERR_IO, "%s: permission denied", url);
+		return errmsg_fail(em, ERR_IO, "%s: permission denied (ports below 1024 are for root)", url);
 	default:
 		return errmsg_fail(em, ERR_IO, "%s: cannot listen: %s", url, nng_strerror(rv));
 	}

@@ -371,7 +371,8 @@ static enum err open_listener(struct http_server *s, int *out, bool *is_v6, stru
 	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes); // a restart finds its port again
 	if (bind(fd, &a.any, len) != 0 || listen(fd, LISTEN_BACKLOG) != 0 || getsockname(fd, &a.any, &len) != 0) {
 		e = errno == EADDRINUSE ? errmsg_fail(em, ERR_EXISTS, "HTTP on %s port %u: another program listens there", s->p.host, (unsigned)s->p.port)
-			: errmsg_fail(em, ERR_IO, "HTTP on %s port %u: %s", s->p.host, (unsigned)s->p.port, strerror(errno));
+			: errmsg_fail(em, ERR_IO, "HTTP on %s port %u: %s%s", s->p.host, (unsigned)s->p.port, strerror(errno),
+				  errno == EACCES ? " (ports below 1024 are for root)" : "");
 		close(fd);
 		return e;
 	}

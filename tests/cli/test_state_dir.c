@@ -142,7 +142,7 @@ static void one_program_at_a_time_uses_a_directory(void **state)
 	assert_int_equal(mode_of(in_root("s/lock")), 0600);
 	assert_int_equal(state_dir_lock(&b, &em), ERR_BUSY);
 	char want[256];
-	snprintf(want, sizeof want, "%s: already in use by process %ld", in_root("s"), (long)getpid());
+	snprintf(want, sizeof want, "%s: already in use by process %ld: stop that one, or give this one a directory of its own with --state", in_root("s"), (long)getpid());
 	assert_string_equal(em.text, want);
 	assert_int_equal(b.lock_fd, -1);
 	state_dir_close(&a);
@@ -170,7 +170,7 @@ static void a_killed_program_leaves_no_lock_behind(void **state)
 	assert_int_equal(state_dir_open(in_root("k"), &sd, &em), OK);
 	assert_int_equal(state_dir_lock(&sd, &em), ERR_BUSY);
 	char want[256];
-	snprintf(want, sizeof want, "%s: already in use by process %ld", in_root("k"), (long)child);
+	snprintf(want, sizeof want, "%s: already in use by process %ld: stop that one, or give this one a directory of its own with --state", in_root("k"), (long)child);
 	assert_string_equal(em.text, want);
 	kill(child, SIGKILL);
 	assert_int_equal(waitpid(child, NULL, 0), child);
