@@ -63,9 +63,9 @@ static const struct command table[] = {
 		"what one visit of a token costs, memory and disk, and shows how the machine is. With MODEL, whose layers are run, the figures are those of that model. "
 		"What was measured is kept, and shown the next time; nodes use it, too.",
 		false, probe_main},
-	{"plan", FOR_PLAN, "[MODEL] --cluster FILE [OPTIONS]", "find the fastest split of a model over machines, and say why",
+	{"plan", FOR_PLAN, "[MODEL] --cluster FILE | --live [OPTIONS]", "find the fastest split of a model over machines, and say why",
 		"Says which machine should hold which layers, how fast that would be, what limits it, who is left out and why, and what more memory, a cable, another machine or "
-		"another quantisation would change. Nothing needs to be running, or even bought: FILE describes the machines.",
+		"another quantisation would change. Nothing needs to be running, or even bought: FILE describes the machines. With --live it is the running cluster, as it has measured itself.",
 		false, plan_main},
 	{"doctor", FOR_DOCTOR, "[--to HOST:PORT | --live] [OPTIONS]", "find out what is wrong, and what to do about it",
 		"Looks at this machine (memory, disks, power, clock, directories), its network (Wi-Fi, firewalls, ports, discovery), and the way to the coordinator whose member it is, or "

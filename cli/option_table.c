@@ -247,6 +247,8 @@ static const struct option table[] = {
 		.help = "the machines and what lies between them, a TOML file (docs/planner.md)"},
 	{.flag = "--live", .commands = FOR_PLAN, .kind = OPTION_BOOL, .offset = AT(plan_live),
 		.help = "plan for the cluster whose coordinator runs in --state; so it is without --cluster"},
+	{.flag = "--save", .commands = FOR_PLAN, .kind = OPTION_PATH, .offset = AT(plan_save), .placeholder = "FILE",
+		.help = "write down what the running coordinator knows of its machines, as a file for --cluster"},
 	{.flag = "--quant", .commands = FOR_PLAN, .kind = OPTION_STRING, .offset = AT(plan_quant), .placeholder = "TYPE", .preset_words = "the file's; q4_k of a name",
 		.help = "weights of this type instead, such as q4_0, q6_k or q8_0"},
 	{.flag = "--objective", .commands = FOR_PLAN, .kind = OPTION_STRING, .offset = AT(plan_objective), .preset = "tpot", .placeholder = "tpot|ttft|throughput:N",

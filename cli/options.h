@@ -200,6 +200,7 @@ struct options {
 	const char *plan_model; // a GGUF file, a scenario, or a known name; NULL: the cluster file's
 	const char *plan_cluster;
 	bool plan_live;
+	const char *plan_save; // NULL: nowhere
 	const char *plan_quant;
 	const char *plan_objective; // "tpot", "ttft", "throughput:N"
 	int32_t plan_context;       // tokens; 0: the file's

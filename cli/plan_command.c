@@ -1,5 +1,5 @@
-// `hearth plan [MODEL] --cluster FILE`: reads the machines and the model, asks the solver, explains the answer.
-#include "cli/command.h"
+// `hearth plan [MODEL] --cluster FILE | --live`: reads the machines and the model, asks the solver, explains the answer.
+#include "cli/admin_command.h"
 #include "cli/plan_report.h"
 #include "cli/sim_run.h"
 
@@ -181,15 +181,66 @@ static enum err plan_offline(const struct options *o, struct errmsg *em)
 	return e;
 }
 
+// ---- The running cluster
+
+static enum err write_text(const char *path, const char *text, struct errmsg *em)
+{
+	FILE *to = fopen(path, "we");
+	if (to == NULL)
+		return errmsg_fail(em, ERR_IO, "%.200s: cannot open: %s", path, strerror(errno));
+	bool failed = fputs(text, to) == EOF;
+	failed = fclose(to) != 0 || failed;
+	return failed ? errmsg_fail(em, ERR_IO, "%.200s: cannot write: %s", path, strerror(errno)) : OK;
+}
+
+// plan_machines plans for what the coordinator answered; its model's file is on this machine.
+static enum err plan_machines(const struct options *given, const json_t *answer, struct errmsg *em)
+{
+	struct options o = *given;
+	struct scenario s;
+	struct plan_model m;
+	const char *text = json_string_value(json_object_get(answer, "machines"));
+	if (text == NULL)
+		return errmsg_fail(em, ERR_FORMAT, "the coordinator did not say which machines it has");
+	enum err e = o.plan_save ? write_text(o.plan_save, text, em) : OK;
+	if (e == OK)
+		e = scenario_open_cluster("the coordinator's machines", text, strlen(text), NULL, &s, em);
+	if (e != OK)
+		return e;
+	if (o.plan_model == NULL)
+		o.plan_model = json_string_value(json_object_get(answer, "model_path"));
+	e = open_model(&o, &s, &m, em);
+	if (e == OK) {
+		e = plan_with(&o, &s, &m, em);
+		plan_model_close(&m);
+	}
+	scenario_close(&s);
+	return e;
+}
+
+static enum err plan_live(const struct command_ctx *ctx, struct errmsg *em)
+{
+	json_t *answer;
+	enum err e = admin_ask(ctx, json_pack("{s:s}", "cmd", "machines"), &answer, em);
+	if (e != OK)
+		return errmsg_prefix(em, e, "the running cluster (describe another one with --cluster FILE)");
+	long long n = json_integer_value(json_object_get(answer, "unknown"));
+	if (n > 0)
+		log_line(ctx->log, LOG_WARNING, "%lld machine%s of the cluster told no figures yet, and %s left out", n, n > 1 ? "s" : "", n > 1 ? "are" : "is");
+	e = plan_machines(ctx->opts, answer, em);
+	json_decref(answer);
+	return e;
+}
+
 int plan_main(const struct command_ctx *ctx)
 {
 	const struct options *o = ctx->opts;
 	struct errmsg em;
 	if (o->plan_live && o->plan_cluster)
 		return command_refuse(ctx->command_name, "--live asks the running coordinator, --cluster a file: give one of them");
-	if (o->plan_cluster == NULL)
-		return command_fail(ctx, "the running coordinator does not say yet how fast its machines are: describe them in a file, --cluster FILE");
-	enum err e = plan_offline(o, &em);
+	if (o->plan_save && o->plan_cluster)
+		return command_refuse(ctx->command_name, "--save writes down the running cluster, and --cluster is another one");
+	enum err e = o->plan_cluster ? plan_offline(o, &em) : plan_live(ctx, &em);
 	if (e == ERR_USAGE)
 		return command_refuse(ctx->command_name, em.text);
 	return e == OK ? EXIT_DONE : command_fail(ctx, "%s", em.text);

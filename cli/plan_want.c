@@ -157,6 +157,8 @@ enum err plan_want_fill(const struct options *o, struct plan_report *r, struct e
 	for (int32_t i = 0; i < s->n_devices; i++)
 		r->limits[i] = (struct solve_limit){.layers_max = LAYERS_MAX, .is_trusted = !s->stations[i].is_untrusted};
 	enum err e = o->plan_head ? find_device(s, "--coordinator", o->plan_head, &r->want.head, em) : OK;
+	if (e == OK && s->head_holds_none && r->want.head == s->plan.head)
+		r->limits[r->want.head].layers_max = 0;
 	if (e == OK)
 		e = put_params(o, r, em);
 	if (e == OK)

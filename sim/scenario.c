@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define ARENA_BYTES (640 * 1024)
+#define ARENA_BYTES (1024 * 1024)
 #define DURATION_DEFAULT 3600.0
 #define CTX_DEFAULT 4096
 #define CHUNK_DEFAULT 512

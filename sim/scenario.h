@@ -23,7 +23,7 @@
 #define SCENARIO_DEVICES_MAX 64 // what a coordinator keeps, see NODES_MAX
 #define SCENARIO_REQUESTS_MAX 1024
 #define SCENARIO_ACCESS_POINTS_MAX 16
-#define SCENARIO_LINKS_MAX 512 // pairs described one by one
+#define SCENARIO_LINKS_MAX 2016 // pairs described one by one: all of 64 devices
 #define SCENARIO_TEXT_CAP 512  // of `about` and of a derivation
 #define SCENARIO_DERIVED_MAX 256
 #define SCENARIO_TRACES_MAX 16
@@ -144,6 +144,7 @@ struct scenario {
 
 	struct cost_plan plan; // the coordinator's device first if it holds layers
 	bool is_even;          // nobody gave the layers
+	bool head_holds_none;  // coordinator_only: for a planner, whose plan is another one
 	struct cost_params params;
 	struct scenario_group group;
 	struct scenario_swarm swarm;

@@ -154,6 +154,7 @@ enum err scenario_read_coordinator(struct scenario_reader *r, const struct toml_
 	if (e == OK && plan)
 		e = find_head(r, plan, raw.coordinator);
 	r->s->params.units_per_layer = raw.units;
+	r->s->head_holds_none = raw.coordinator_only;
 	if (e == OK)
 		reach_head(r->s, r->matrix);
 	return e;

@@ -1,11 +1,14 @@
 #include "coordinator/shell/admin_api.h"
 
 #include "base/assert.h"
+#include "coordinator/cluster_toml.h"
+#include "coordinator/cluster_view.h"
 #include "coordinator/shell/answer.h"
 #include "coordinator/shell/chains_json.h"
 #include "coordinator/shell/figures_json.h"
 #include "coordinator/shell/prompt.h"
 #include "engine/sampler.h"
+#include "model/model_bytes.h"
 #include "net/admin_socket.h"
 #include "proto/invite.h"
 
@@ -159,6 +162,41 @@ json_t *admin_status_json(const struct coord_runtime *coord, const struct model 
 	free(s);
 	free(all);
 	return o ? o : failure("the status holds a name that is not UTF-8");
+}
+
+// ---- machines
+
+static json_t *view_json(const struct coord_runtime *coord, const struct model *model, const struct cluster_view *v)
+{
+	const struct coordinator_config *c = coord_runtime_config(coord);
+	const struct cluster_toml t = {.cluster = &v->cluster, .head_can_hold = v->head_can_hold, .n_slots = c->n_slots, .ctx_len = c->ctx_len, .chunk = c->chunk_max};
+	size_t cap = cluster_toml_bytes(v->cluster.n_devices);
+	char *text = malloc(cap), *path = realpath(model_path(model), NULL);
+	if (text != NULL)
+		cluster_toml_write(&t, text, cap);
+	json_t *o = text == NULL ? failure("out of memory") : json_pack("{s:b, s:s, s:s, s:i}", "ok", 1, "machines", text, "model_path",
+		path != NULL ? path : model_path(model), "unknown", (int)v->n_left_out);
+	free(text);
+	free(path);
+	return o != NULL ? o : failure("the model's path is not UTF-8");
+}
+
+// machines_json: what a planner is given, as the text of a cluster file.
+static json_t *machines_json(const struct coord_runtime *coord, const struct model *model)
+{
+	struct cluster_view *v = calloc(1, sizeof *v);
+	struct model_bytes *bytes = calloc(1, sizeof *bytes);
+	struct errmsg em;
+	json_t *o = NULL;
+	if (v == NULL || bytes == NULL) {
+		o = failure("out of memory");
+	} else {
+		model_bytes_of(model_gguf(model), model_hparams(model)->n_layers, bytes);
+		o = coord_runtime_view(coord, bytes->type, v, &em) == OK ? view_json(coord, model, v) : failure(em.text);
+	}
+	free(v);
+	free(bytes);
+	return o;
 }
 
 // ---- invite, revoke, drain
@@ -353,6 +391,8 @@ static void on_line(void *ctx, struct admin_client *client, const char *text, si
 		finish(c, failure("want one JSON object with \"cmd\" on a line"));
 	else if (strcmp(cmd, "status") == 0)
 		finish(c, admin_status_json(a->p.coord, a->p.model));
+	else if (strcmp(cmd, "machines") == 0)
+		finish(c, machines_json(a->p.coord, a->p.model));
 	else if (strcmp(cmd, "invite") == 0)
 		do_invite(c);
 	else if (strcmp(cmd, "revoke") == 0)
@@ -362,7 +402,7 @@ static void on_line(void *ctx, struct admin_client *client, const char *text, si
 	else if (strcmp(cmd, "generate") == 0)
 		do_generate(c, line);
 	else
-		finish(c, failure("unknown \"cmd\" (want status, invite, revoke, drain or generate)"));
+		finish(c, failure("unknown \"cmd\" (want status, machines, invite, revoke, drain or generate)"));
 	json_decref(line);
 }
 

@@ -1,6 +1,7 @@
 #include "coordinator/shell/coord_runtime.h"
 
 #include "base/assert.h"
+#include "coordinator/cluster_view.h"
 #include "coordinator/shell/coord_blocks.h"
 #include "coordinator/shell/coord_head.h"
 #include "coordinator/shell/coord_link_host.h"
@@ -515,6 +516,11 @@ const struct coordinator_config *coord_runtime_config(const struct coord_runtime
 void coord_runtime_status(const struct coord_runtime *rt, struct coord_status *out)
 {
 	coordinator_status(rt->core, out);
+}
+
+enum err coord_runtime_view(const struct coord_runtime *rt, enum dtype type, struct cluster_view *out, struct errmsg *em)
+{
+	return coordinator_view(rt->core, type, out, em);
 }
 
 void coord_runtime_head_stats(const struct coord_runtime *rt, struct residency_stats *out)

@@ -78,6 +78,9 @@ void coord_runtime_revoke(struct coord_runtime *rt, const char *who, coord_answe
 void coord_runtime_drain(struct coord_runtime *rt, const char *who, bool undo, coord_answered done, void *ctx);
 
 void coord_runtime_status(const struct coord_runtime *rt, struct coord_status *out);
+// coord_runtime_view is coordinator_view of its core.
+struct cluster_view;
+MUST_USE enum err coord_runtime_view(const struct coord_runtime *rt, enum dtype type, struct cluster_view *out, struct errmsg *em);
 // coord_runtime_blocks: how far a member is with fetching the model; false: it does not fetch and gives nothing.
 bool coord_runtime_blocks(const struct coord_runtime *rt, struct node_id id, struct block_progress *out);
 

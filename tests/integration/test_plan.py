@@ -6,7 +6,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from cluster import BIN as HEARTH, PATIENCE, ROOT
+from cluster import BIN as HEARTH, PATIENCE, ROOT, wait_until
 
 CLUSTERS = ROOT / "sim" / "clusters"
 HOME = CLUSTERS / "home.toml"
@@ -159,7 +159,8 @@ def test_the_table_of_primas_testbed_is_what_the_command_says():
 # Mistakes
 
 @pytest.mark.parametrize("args, code, words", [
-    ((), 1, "describe them in a file, --cluster FILE"),
+    (("--state", "/nowhere"), 1, "describe another one with --cluster FILE"),
+    (("8B", "--cluster", HOME, "--save", "x.toml"), 2, "--cluster is another one"),
     (("8B", "--cluster", HOME, "--live"), 2, "give one of them"),
     (("--cluster", HOME), 2, "MODEL is missing"),
     (("8C", "--cluster", HOME), 1, "8C is no file and no known model"),
@@ -205,3 +206,30 @@ def test_a_machine_that_nobody_reaches_is_left_out(tmp_path):
     (tmp_path / "x.toml").write_text(text)
     p = said("70B", "--cluster", tmp_path / "x.toml", "--no-what-if")
     assert {"device": "laptop-anna", "why": "no_link"}.items() <= {k: v for d in p["left_out"] if d["device"] == "laptop-anna" for k, v in d.items()}.items()
+
+
+# The running cluster
+
+@pytest.mark.covering
+@pytest.mark.deadline(240)
+def test_the_running_cluster_is_planned_for_and_can_be_kept_in_a_file(cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # where both find what is measured here
+    cluster.command("probe", cluster.model, "--threads", 1, "--json", seconds=120)
+    refused = cluster.command("plan", "--live", "--state", cluster.state("coordinator"), check=False)
+    assert refused.returncode == 1 and "describe another one with --cluster FILE" in refused.stderr
+    cluster.serve("--threads", 1, "--nodes", 1, "--mem", "1G")
+    cluster.join("a", "--threads", 1, "--mem", "1G")
+    cluster.wait_ready()
+    kept = tmp_path / "kept.toml"
+
+    def planned():
+        ran = cluster.command("plan", "--live", "--state", cluster.state("coordinator"), "--save", kept, "--json", "--no-what-if", check=False)
+        return ran if ran.returncode == 0 and "no figures yet" not in ran.stderr else None
+    live = json.loads(wait_until(planned, 30, "a plan of the running cluster").stdout)
+    assert live["layers"] == 30 and sum(layers(live).values()) == 30 and live["tpot_s"] > 0
+    machines = {s["device"] for s in live["plan"]["stages"]} | {d["device"] for d in live["left_out"]}
+    assert len(machines) == 2 and "a" in machines
+    again = said(cluster.model, "--cluster", kept, "--no-what-if")
+    assert again["tpot_s"] == pytest.approx(live["tpot_s"]) and layers(again) == layers(live)
+    bigger = said("1B", "--cluster", kept, "--no-what-if", "--context", 512)  # room for eight answers of 512 tokens
+    assert bigger["tpot_s"] > live["tpot_s"]
