@@ -173,6 +173,7 @@ void coord_links_on_up(struct coordinator *c, const struct coord_event *ev, stru
 	switch (kind) {
 	case COORD_LINK_JOIN: members_on_join_link(c, l, fx); break;
 	case COORD_LINK_DATA:
+		link_stats_forget(&m->stats);
 		if (!m->has_data)
 			planning_note(c, m, m->settle_ns == 0);
 		m->has_data = true;
@@ -183,6 +184,27 @@ void coord_links_on_up(struct coordinator *c, const struct coord_event *ev, stru
 			m->state = MEMBER_CONNECTED;
 		break;
 	}
+}
+
+// ---- what is learned of them
+
+void coord_links_on_sent(struct coordinator *c, const struct coord_link *l, uint64_t bytes, struct coord_effects *fx)
+{
+	struct member *m = &c->members[l->member];
+	uint8_t ping[FRAME_PING_BYTES];
+	if (m->is_local || !link_stats_sent(&m->stats, bytes, c->now_ns))
+		return;
+	ping_encode(FRAME_PING, (uint64_t)c->now_ns, ping);
+	coord_send_bytes(fx, l->handle, ping, sizeof ping);
+}
+
+void coord_links_on_pong(struct coordinator *c, const struct coord_link *l, uint64_t cookie)
+{
+	struct member *m = &c->members[l->member];
+	if (l->kind == COORD_LINK_CONTROL)
+		(void)round_trip_measure(&m->rtt, cookie, c->now_ns);
+	else if (l->kind == COORD_LINK_DATA && link_stats_ponged(&m->stats, cookie, c->now_ns))
+		link_stats_figures(&m->stats, &m->to_node);
 }
 
 // ---- time
@@ -196,6 +218,8 @@ static void check_link(struct coordinator *c, struct coord_link *l, struct coord
 	case LIVENESS_PING:
 		if (l->kind == COORD_LINK_JOIN || l->retired)
 			break; // the one carries a grant and its acknowledgement, nothing else; the other only what is still on its way
+		if (l->kind == COORD_LINK_DATA)
+			link_stats_pinged(&c->members[l->member].stats, c->now_ns);
 		ping_encode(FRAME_PING, (uint64_t)c->now_ns, ping);
 		coord_send_bytes(fx, l->handle, ping, sizeof ping);
 		break;

@@ -4,6 +4,7 @@
 
 #include "base/layer_set.h"
 #include "coordinator/coordinator.h"
+#include "flow/link_stats.h"
 #include "flow/round_trip.h"
 #include "flow/backoff.h"
 
@@ -56,7 +57,8 @@ struct member {
 	uint64_t n_heard, n_late;   // frames on all its links; those that were late for theirs
 	struct msg_node_report report; // the last one of its process
 	struct device_profile profile; // the last one of its machine; n_threads 0: none yet
-	struct link_figures to_node, from_node; // the coordinator's way to it, and its way here as it told
+	struct link_stats stats;        // of its data links
+	struct link_figures to_node, from_node; // the coordinator's way to it, by them, and its way here as it told
 	struct round_trip next_rtt; // to the next stage, by its own measure; of the plan
 	struct node_id next_peer;   // that was of
 	int32_t first_link;         // of its links; -1: none
@@ -286,6 +288,9 @@ void coord_links_on_up(struct coordinator *c, const struct coord_event *ev, stru
 void coord_links_on_down(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
 // coord_links_end ends all links of a member that is none any more, those included whose LINK_DOWN is not awaited.
 void coord_links_end(struct coordinator *c, int32_t member, struct coord_effects *fx);
+// coord_links_on_sent: a step with so many bytes of hidden states goes out on a data link. coord_links_on_pong: a PONG came.
+void coord_links_on_sent(struct coordinator *c, const struct coord_link *l, uint64_t bytes, struct coord_effects *fx);
+void coord_links_on_pong(struct coordinator *c, const struct coord_link *l, uint64_t cookie);
 void coord_links_tick(struct coordinator *c, struct coord_effects *fx);
 int64_t coord_links_deadline_ns(struct coordinator *c);
 // coord_links_is_suspect: one of a member's links has been silent for longer than a healthy one is.

@@ -192,8 +192,8 @@ static void on_message(struct coordinator *c, const struct coord_event *ev, stru
 		ping_encode(FRAME_PONG, cookie, pong);
 		if (data[0] == FRAME_PING)
 			coord_send_bytes(fx, l->handle, pong, sizeof pong);
-		else if (l->kind == COORD_LINK_CONTROL)
-			(void)round_trip_measure(&c->members[l->member].rtt, cookie, c->now_ns);
+		else
+			coord_links_on_pong(c, l, cookie);
 	} else if (l->kind == COORD_LINK_DATA) {
 		ring_on_frame(c, l, data, len, fx);
 	} else {

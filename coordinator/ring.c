@@ -87,6 +87,7 @@ static void send_ready(struct coordinator *c, struct chain *ch, struct session *
 	f->u.send.head_len = sizeof head;
 	f->u.send.buf = s->ready_buf;
 	f->u.send.len = st.payload_len;
+	coord_links_on_sent(c, l, st.payload_len, fx);
 	if (s->seq_sent == s->seq_back)
 		s->progress_ns = c->now_ns; // from here on the ring is waited for
 	if (st.pos == 0)
@@ -208,6 +209,8 @@ static void relay_step(struct coordinator *c, struct chain *ch, struct coord_lin
 	ch->relays[st->src_span]++;
 	ch->relay_link[st->src_span] = to != NULL ? to->handle : 0;
 	relay(c, l, to, fx);
+	if (to != NULL)
+		coord_links_on_sent(c, to, st->payload_len, fx);
 }
 
 static void relay_credit(struct coordinator *c, struct chain *ch, struct coord_link *l, const struct credit *cr, struct coord_effects *fx)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #define REPORT_NS 1000000000          // between two reports
+#define TELL_WAY_NS 5000000000        // between two of the way to the coordinator
 #define LEAVE_PATIENCE_NS 30000000000 // an answer may be under way; a coordinator that never says Bye must not hold us for ever
 
 // ---- effects
@@ -392,15 +393,27 @@ static void on_control(struct node *n, struct node_link *l, const uint8_t *data,
 	}
 }
 
-// report_round_trip: of neighbours only; the coordinator measures its own links.
-static void report_round_trip(struct node *n, const struct node_link *l, struct node_effects *fx)
+// report_round_trip: of neighbours. The coordinator measures its own links, and is told now and then how they look from here.
+static void report_round_trip(struct node *n, struct node_link *l, struct node_effects *fx)
 {
-	if (l->kind != NODE_LINK_DATA || node_id_is(l->peer, n->config.coordinator))
-		return;
+	bool is_coordinator = node_id_is(l->peer, n->config.coordinator);
 	struct msg m = {.type = MSG_LINK_RTT};
 	m.u.link_rtt.peer = l->peer;
 	m.u.link_rtt.rtt_us = (int32_t)(l->rtt.last_ns / 1000);
+	link_stats_figures(&l->stats, &m.u.link_rtt.figures);
+	if (l->kind != NODE_LINK_DATA || (is_coordinator && (m.u.link_rtt.figures.n == 0 || n->now_ns - l->told_ns < TELL_WAY_NS)))
+		return;
+	l->told_ns = n->now_ns;
 	node_send_msg(n, fx, &m);
+}
+
+// on_pong: one behind a payload tells of the rate only, not of the link's round trip.
+static void on_pong(struct node *n, struct node_link *l, uint64_t cookie, struct node_effects *fx)
+{
+	bool is_behind_payload = cookie == l->stats.probe_cookie && cookie != 0;
+	(void)link_stats_ponged(&l->stats, cookie, n->now_ns);
+	if (!is_behind_payload && round_trip_measure(&l->rtt, cookie, n->now_ns))
+		report_round_trip(n, l, fx);
 }
 
 static void on_message(struct node *n, const struct node_event *ev, struct node_effects *fx)
@@ -420,8 +433,8 @@ static void on_message(struct node *n, const struct node_event *ev, struct node_
 		ping_encode(FRAME_PONG, cookie, pong);
 		if (data[0] == FRAME_PING)
 			node_fx_send(fx, l->handle, pong, sizeof pong);
-		else if (round_trip_measure(&l->rtt, cookie, n->now_ns))
-			report_round_trip(n, l, fx);
+		else
+			on_pong(n, l, cookie, fx);
 	} else if (l->kind == NODE_LINK_DATA) {
 		stage_on_frame(n, l, data, len, fx);
 	} else {

@@ -126,12 +126,24 @@ void node_links_on_up(struct node *n, const struct node_event *ev, struct node_e
 	*l = (struct node_link){.handle = ev->u.link_up.link, .peer = peer, .kind = kind, .up_ns = n->now_ns, .epoch = n->member_epoch,
 		.order = is_spare ? 0 : ++n->n_links_up, .retired = is_spare, .retired_ns = is_spare ? n->now_ns : 0};
 	liveness_init(&l->life, &n->config.liveness, n->now_ns);
+	if (old != NULL)
+		l->stats = old->stats;
+	link_stats_forget(&l->stats);
 	if (is_spare)
 		return;
 	if (is_coordinator && kind == NODE_LINK_CONTROL)
 		node_say_hello(n, fx);
 	else if (node_peer_is(&n->plan.next, peer))
 		node_report_next_link(n, false, fx);
+}
+
+void node_links_on_sent(struct node *n, struct node_link *l, uint64_t bytes, struct node_effects *fx)
+{
+	uint8_t ping[FRAME_PING_BYTES];
+	if (n->config.local || !link_stats_sent(&l->stats, bytes, n->now_ns))
+		return;
+	ping_encode(FRAME_PING, (uint64_t)n->now_ns, ping);
+	node_fx_send(fx, l->handle, ping, sizeof ping);
 }
 
 // ---- down
@@ -198,6 +210,7 @@ static void check_link(struct node *n, struct node_link *l, struct node_effects 
 	case LIVENESS_PING:
 		if (l->retired)
 			break; // only what is still on its way comes there
+		link_stats_pinged(&l->stats, n->now_ns);
 		ping_encode(FRAME_PING, (uint64_t)n->now_ns, ping);
 		node_fx_send(fx, l->handle, ping, sizeof ping);
 		break;

@@ -2,6 +2,7 @@
 #ifndef HEARTH_NODE_NODE_STATE_H
 #define HEARTH_NODE_NODE_STATE_H
 
+#include "flow/link_stats.h"
 #include "flow/round_trip.h"
 #include "node/node.h"
 
@@ -24,6 +25,8 @@ struct node_link {
 	int64_t retired_ns;
 	bool closing;              // by us: nothing can be sent on it any more, and its host ends it however silent it is
 	struct round_trip rtt;
+	struct link_stats stats;   // of a data link; goes over to its successor
+	int64_t told_ns;           // when the coordinator was told of its own last
 	bool has_strayed;          // a frame that its peer has no business to send was logged
 };
 
@@ -192,6 +195,8 @@ int64_t node_links_deadline_ns(const struct node *n);
 void node_links_forgive(struct node *n);
 // node_links_forget: what joins us to a peer ends, and is no longer ours to hear of.
 void node_links_forget(struct node *n, struct node_id peer);
+// node_links_on_sent: a step with so many bytes of hidden states goes out on a data link.
+void node_links_on_sent(struct node *n, struct node_link *l, uint64_t bytes, struct node_effects *fx);
 struct node_link *node_link_find(struct node *n, uint32_t handle);
 // node_link_of returns the link to send on, the newest; or NULL.
 struct node_link *node_link_of(struct node *n, struct node_id peer, enum node_link_kind kind);

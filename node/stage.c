@@ -500,6 +500,7 @@ static void send_step(struct node *n, int32_t buf, struct node_link *l, struct n
 	f->u.send.buf = len > 0 ? buf : -1;
 	f->u.send.off = off;
 	f->u.send.len = len;
+	node_links_on_sent(n, l, len, fx);
 	if (s.dst_span != SPAN_HEAD && len > 0)
 		kept_put(n, &s, n->work[buf].round, buf, row, fx);
 }
