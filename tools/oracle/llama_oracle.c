@@ -175,8 +175,8 @@ static void run_logits(const char *path, int32_t n_gen, const char *cache)
 
 static void run_every(const char *path, const char *cache)
 {
-	struct llama_model *m = load(path, false);
-	struct llama_context *c = open_context(m, cache);
+	struct llama_model *m = load(path, false, false);
+	struct llama_context *c = open_context(m, cache, 1);
 	int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(m));
 	char *text = malloc(TEXT_MAX);
 	llama_token ids[CTX];
