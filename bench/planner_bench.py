@@ -111,13 +111,13 @@ class Running:
         if any(m.delay_ms for m in self.machines.values()):
             leg = 'rate = "1 Gbit/s"\ndelay = "%g ms"'
             via = Emulated(self.cluster, list(delays), {HUB: leg % 0, **{n: leg % d for n, d in delays.items()}})
-            via.serve(*options)
+            via.serve(*options, probe=forced is None)
             for m in nodes:
-                via.join(m.name, *m.options()[2:])
+                via.join(m.name, *m.options()[2:], probe=forced is None)
         else:
-            self.cluster.serve(*options)
+            self.cluster.serve(*options, probe=forced is None)
             for m in nodes:
-                self.cluster.join(m.name, *m.options())
+                self.cluster.join(m.name, *m.options(), probe=forced is None)
         self.status = self.cluster.wait_status((lambda s: s["ready"]) if forced else self.is_planned, PLAN_S, "the plan")
 
     def is_planned(self, status):

@@ -64,6 +64,13 @@ static bool fill_device(const struct cluster_view_member *m, enum dtype type, st
 	return d->name[0] != '\0';
 }
 
+// assume_head: a coordinator without layers only computes the output head; a plan need not wait until its machine has been measured.
+static void assume_head(const char *name, struct cluster_device *d)
+{
+	*d = (struct cluster_device){.cap_bytes = UINT64_C(1) << 30, .cpu_rate = CPU_RATE_DEFAULT, .derived = CLUSTER_CAP | CLUSTER_RESERVED | CLUSTER_CPU_RATE};
+	text_copy(d->name, sizeof d->name, name);
+}
+
 static bool is_taken(const struct cluster_view *v, int32_t at, const char *name)
 {
 	for (int32_t i = 0; i < at; i++)
@@ -138,10 +145,13 @@ enum err cluster_view_make(const struct cluster_view_input *in, struct cluster_v
 		if (n == CLUSTER_VIEW_MAX)
 			return errmsg_fail(em, ERR_LIMIT, "more than %d machines: one plan holds no more", CLUSTER_VIEW_MAX);
 		if (!fill_device(m, in->type, &out->devices[n])) {
-			if (i == 0)
+			if (i == 0 && m->can_hold)
 				return errmsg_fail(em, ERR_STATE, "the coordinator's machine has not been measured yet, or its memory is too small for any layer");
-			out->n_left_out++;
-			continue;
+			if (i == 0)
+				assume_head(m->name, &out->devices[n]);
+			out->n_left_out += i > 0;
+			if (i > 0)
+				continue;
 		}
 		make_unlike(out, n);
 		out->members[n] = i == 0 && !m->can_hold ? -1 : m->index;

@@ -45,7 +45,7 @@ struct cluster_view {
 	bool head_can_hold;                  // device 0 may hold layers
 };
 
-// cluster_view_make fills *out. ERR_STATE: the coordinator's own machine has not been measured, or holds nothing. ERR_LIMIT: too many members.
+// cluster_view_make fills *out. ERR_STATE: the coordinator's own machine shall hold layers and has not been measured, or has no memory for any. ERR_LIMIT: too many members.
 // What it makes passes cluster_check.
 MUST_USE enum err cluster_view_make(const struct cluster_view_input *in, struct cluster_view *out, struct errmsg *em);
 

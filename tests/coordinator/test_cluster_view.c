@@ -169,6 +169,10 @@ static void who_has_told_nothing_is_left_out_but_the_head_cannot_be(void **state
 	f.members[0].profile = NULL;
 	assert_int_equal(cluster_view_make(&f.in, &view, &em), ERR_STATE);
 	assert_non_null(strstr(em.text, "coordinator"));
+	f.members[0].can_hold = false; // then nothing hangs on its figures
+	make(&f);
+	assert_int_equal(view.cluster.n_devices, 2);
+	assert_int_equal(view.members[0], -1);
 }
 
 static void a_head_without_a_node_is_a_device_that_holds_nothing(void **state)
@@ -223,7 +227,10 @@ static void a_coordinator_shows_the_planner_who_is_here(void **state)
 	start(&h, NULL, 3);
 	arrive(&h, 1);
 	arrive(&h, 2);
-	assert_int_equal(coordinator_view(h.c, DTYPE_Q4_K, &view, &em), ERR_STATE); // its own machine was not measured
+	assert_int_equal(coordinator_view(h.c, DTYPE_Q4_K, &view, &em), OK);
+	assert_int_equal(view.cluster.n_devices, 1); // nobody was measured: what the head's machine does is assumed
+	assert_true(view.devices[0].derived & CLUSTER_CPU_RATE);
+	assert_int_equal(cluster_check(&view.cluster, &em), OK);
 	struct device_profile own = profile(30);
 	struct coord_event ev = {.type = COORD_EV_PROBED, .u.probed.profile = &own};
 	step(&h, &ev);

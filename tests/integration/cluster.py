@@ -171,14 +171,14 @@ class Cluster:
 
     # The coordinator
 
-    def serve(self, *options, name="coordinator", http=False, port=0, listen=None, seconds=60):
+    def serve(self, *options, name="coordinator", http=False, port=0, listen=None, seconds=60, probe=False):
         """Starts the coordinator on ports of the loopback address, and waits until it takes commands: it has hashed the model by then. http: True, or a port."""
         self.coordinator = name
         if not {"--plan", "--split"} & set(options):
             options = ("--plan", "even", *options) # these machines are equal, and one alone would be the fastest
         web = ["--http", "127.0.0.1:%d" % (0 if http is True else http)] if http else ["--no-http"]
-        p = self.start(name, "serve", self.model, "--state", self.state(name), "--listen", listen or "127.0.0.1:%d" % port, "--no-probe", *web,
-                       *options)
+        p = self.start(name, "serve", self.model, "--state", self.state(name), "--listen", listen or "127.0.0.1:%d" % port,
+                       *([] if probe else ["--no-probe"]), *web, *options)
 
         def ready():
             assert p.is_running(), "serve ended with code %s:\n%s" % (p.popen.returncode, p.log())

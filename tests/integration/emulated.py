@@ -62,8 +62,8 @@ class Emulated:
     def serve(self, *options, **more):
         return self.cluster.serve("--advertise", "%s:%d" % (self.address(HUB), PORT), *options, listen="%s:%d" % (self.own(HUB), PORT), **more)
 
-    def join(self, name, *options):
-        return self.cluster.join(name, "--threads", "1", "--from", self.address(name), *options, listen="%s:%d" % (self.own(name), PORT))
+    def join(self, name, *options, **more):
+        return self.cluster.join(name, "--threads", "1", "--from", self.address(name), *options, listen="%s:%d" % (self.own(name), PORT), **more)
 
     def send(self, command, check=True):
         """Gives the relay a command; returns its answer."""
