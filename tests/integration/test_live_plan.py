@@ -9,11 +9,11 @@ def is_planned(status):
     return status["ready"] and "plan" in status and all("profile" in n for n in status["nodes"])
 
 
-def test_a_slow_machine_is_left_out_until_it_is_needed(cluster, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cluster.folder / "cache"))  # measured now, once for both
+def test_a_slow_machine_is_left_out_until_it_is_needed(cluster):
     cluster.serve("--plan", "cost", "--no-node", "--nodes", "2", "--threads", "1", probe=True)
-    cluster.join("fast", "--threads", "1", probe=True)
-    cluster.join("slow", "--threads", "1", "--slowdown", "8", probe=True)
+    kept = ["--cache", cluster.folder / "cache"]  # measured now, once for both
+    cluster.join("fast", "--threads", "1", *kept, probe=True)
+    cluster.join("slow", "--threads", "1", "--slowdown", "8", *kept, probe=True)
     first = cluster.wait_status(is_planned, 90, "machines that have measured themselves")
     assert holders(first) == ["fast"]
     assert "slow" in first["plan"]["left_out"] and "fast" not in first["plan"]["left_out"]
@@ -34,7 +34,7 @@ def test_a_slow_machine_is_left_out_until_it_is_needed(cluster, monkeypatch):
 def test_without_figures_everybody_gets_as_many_layers(cluster):
     cluster.serve("--plan", "cost", "--no-node", "--nodes", "2", "--threads", "1")
     for name in "ab":
-        cluster.join(name, "--threads", "1")
+        cluster.join(name, "--threads", "1", "--cache", cluster.folder / "cache")  # in which nobody has measured anything
     status = cluster.wait_ready()
     assert holders(status) == ["a", "b"]
     assert "plan" not in status
