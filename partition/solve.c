@@ -43,6 +43,8 @@ static enum err check_counts(const struct solve_want *w, struct errmsg *em)
 		return errmsg_fail(em, ERR_RANGE, "the head is device %d of %d", w->head, w->cluster->n_devices);
 	if (w->params.units_per_layer < 1 || w->params.units_per_layer > COST_UNITS_MAX)
 		return errmsg_fail(em, ERR_RANGE, "%d units per layer, want 1 to %d", w->params.units_per_layer, COST_UNITS_MAX);
+	if (w->params.policy != COST_WINDOW && w->params.policy != COST_LRU)
+		return errmsg_fail(em, ERR_RANGE, "planning knows windows and the page cache, no policy %d", (int)w->params.policy);
 	if (w->params.kv_alloc > CLUSTER_BYTES_MAX || w->params.kv_read > CLUSTER_BYTES_MAX)
 		return errmsg_fail(em, ERR_RANGE, "a context of more than %llu positions", (unsigned long long)CLUSTER_BYTES_MAX);
 	if (w->devices_max < 0)
@@ -111,7 +113,7 @@ static enum err check_limits(const struct solve_want *w, struct errmsg *em)
 	return OK;
 }
 
-static enum err check_want(const struct solve_want *w, struct errmsg *em)
+enum err solve_check_want(const struct solve_want *w, struct errmsg *em)
 {
 	enum err e = cluster_check(w->cluster, em);
 	if (e == OK)
@@ -157,7 +159,7 @@ static size_t judge_bytes(const struct solve_want *w)
 
 size_t solve_scratch_bytes(const struct solve_want *w)
 {
-	if (check_want(w, NULL) != OK)
+	if (solve_check_want(w, NULL) != OK)
 		return 0;
 	size_t n = (size_t)w->cluster->n_devices, row = (size_t)w->shape->n_layers + 1;
 	return piece(1, sizeof(struct solver)) + piece(n, sizeof(struct solve_seat)) + piece(n * row, sizeof(struct solve_layout)) +
@@ -167,7 +169,7 @@ size_t solve_scratch_bytes(const struct solve_want *w)
 		piece((size_t)SOLVE_SUBSET_DEVICES << SOLVE_SUBSET_DEVICES, sizeof(double)) + judge_bytes(w) + PIECE;
 }
 
-static enum err take_memory(struct solver *s, struct arena *a, struct solve_found *room)
+static enum err take_memory(struct solver *s, struct arena *a)
 {
 	const struct solve_want *w = s->w;
 	size_t n = (size_t)w->cluster->n_devices, row = (size_t)w->shape->n_layers + 1;
@@ -179,10 +181,10 @@ static enum err take_memory(struct solver *s, struct arena *a, struct solve_foun
 	s->fates = arena_alloc(a, n, sizeof *s->fates);
 	s->ring_s = arena_alloc_raw(a, (size_t)SOLVE_ROUNDS_MAX << SOLVE_SUBSET_DEVICES, sizeof *s->ring_s);
 	s->path_s = arena_alloc_raw(a, (size_t)SOLVE_SUBSET_DEVICES << SOLVE_SUBSET_DEVICES, sizeof *s->path_s);
-	room->layers = arena_alloc(a, n, sizeof *room->layers);
+	s->room.layers = arena_alloc(a, n, sizeof *s->room.layers);
 	s->judge_scratch = a;
 	bool has_all = s->seats && s->layouts && s->table && s->rows && s->bytes_least && s->fates && s->ring_s && s->path_s &&
-		room->layers && a->cap - a->used >= judge_bytes(w);
+		s->room.layers && a->cap - a->used >= judge_bytes(w);
 	return has_all ? OK : ERR_NOMEM;
 }
 
@@ -241,7 +243,13 @@ static void try_incumbent(struct solver *s)
 static void give_result(struct solver *s, struct solve_result *out)
 {
 	const struct solve_candidate *best = &s->kept[0];
+	struct cost_case c = {.cluster = s->w->cluster, .shape = s->w->shape, .plan = &best->plan, .params = s->w->params};
 	out->plan = best->plan;
+	for (int32_t i = 0; i < out->plan.n_stages; i++) { // an incumbent may leave them to the layout
+		struct cost_layout l;
+		if (cost_layout_of(&c, i, &l, NULL) == OK)
+			out->plan.stages[i].n_streamed = l.n_streamed;
+	}
 	out->value = best->score.value;
 	out->ttft_s = best->score.ttft_s;
 	out->stream_s = best->score.stream_s;
@@ -251,7 +259,7 @@ static void give_result(struct solver *s, struct solve_result *out)
 	out->incumbent_s = s->incumbent_s;
 }
 
-static enum err search_all(struct solver *s, struct solve_found *room, struct solve_result *out, struct errmsg *em)
+static enum err search_all(struct solver *s, struct solve_result *out, struct errmsg *em)
 {
 	try_incumbent(s);
 	if (s->hops == SOLVE_HOPS_SUBSETS)
@@ -261,30 +269,23 @@ static enum err search_all(struct solver *s, struct solve_found *room, struct so
 			continue;
 		solve_seats_place(s, on_accel);
 		try_singles(s);
-		solve_search(s, room);
+		solve_search(s, &s->room);
 	}
 	if (s->n_kept == 0)
 		return solve_refuse(s, em);
 	solve_moves(s);
 	give_result(s, out);
 	solve_fates(s, out);
-	out->bound = solve_least(out->value, solve_bound(s, room));
+	out->bound = solve_least(out->value, solve_bound(s, &s->room));
 	out->gap = out->bound > 0 ? out->value / out->bound - 1 : 0;
 	struct cost_case c = {.cluster = s->w->cluster, .shape = s->w->shape, .plan = &out->plan, .params = s->w->params};
 	enum err e = cost_check(&c, em);
 	return e == OK ? cost_judge(&c, s->judge_scratch, &out->verdict) : e;
 }
 
-enum err solve(const struct solve_want *w, struct arena *scratch, struct solve_result *out, struct errmsg *em)
+enum err solve_open(const struct solve_want *w, struct arena *scratch, struct solver **out, struct errmsg *em)
 {
-	size_t used = scratch->used;
-	struct solve_found room = {0};
-	struct solve_device_fate *fates = out->fates;
-	*out = (struct solve_result){.fates = fates};
-	enum err e = check_want(w, em);
-	if (e != OK)
-		return e;
-	struct solver *s = arena_alloc(scratch, 1, sizeof *s);
+	struct solver *s = *out = arena_alloc(scratch, 1, sizeof *s);
 	if (s) {
 		s->w = w;
 		s->goal = w->goal;
@@ -295,13 +296,24 @@ enum err solve(const struct solve_want *w, struct arena *scratch, struct solve_r
 		s->rounds_max = w->rounds_max > 0 ? w->rounds_max : SOLVE_ROUNDS_MAX;
 		s->devices_max = w->devices_max > 0 && w->devices_max < STAGES_MAX ? w->devices_max : STAGES_MAX;
 	}
-	e = s ? take_memory(s, scratch, &room) : ERR_NOMEM;
-	if (e == OK) {
-		solve_seats_find(s, subset_devices(w));
-		e = search_all(s, &room, out, em);
-	} else {
-		e = errmsg_fail(em, e, "planning needs %zu bytes of memory", solve_scratch_bytes(w));
-	}
+	if (s == NULL || take_memory(s, scratch) != OK)
+		return errmsg_fail(em, ERR_NOMEM, "planning needs %zu bytes of memory", solve_scratch_bytes(w));
+	solve_seats_find(s, subset_devices(w));
+	return OK;
+}
+
+enum err solve(const struct solve_want *w, struct arena *scratch, struct solve_result *out, struct errmsg *em)
+{
+	size_t used = scratch->used;
+	struct solve_device_fate *fates = out->fates;
+	struct solver *s;
+	*out = (struct solve_result){.fates = fates};
+	enum err e = solve_check_want(w, em);
+	if (e != OK)
+		return e;
+	e = solve_open(w, scratch, &s, em);
+	if (e == OK)
+		e = search_all(s, out, em);
 	scratch->used = used;
 	return e;
 }

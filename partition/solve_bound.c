@@ -50,8 +50,9 @@ double solve_bound(struct solver *s, struct solve_found *room)
 		if (!solve_head_fits(s->w, on_accel))
 			continue;
 		solve_seats_place(s, on_accel);
-		for (int32_t k = s->rounds_min == 1 || s->n_seats > 1 ? s->rounds_min : 1; k <= s->rounds_max; k++)
-			token_s = solve_least(token_s, bound_rounds(s, k, room, token_s));
+		for (int32_t k = 1; k <= s->rounds_max; k++)
+			if (k == 1 || k >= s->rounds_min) // a machine alone has one round, whatever is wanted
+				token_s = solve_least(token_s, bound_rounds(s, k, room, token_s));
 	}
 	double sum_s = g->tpot_weight * token_s;
 	if (g->streams_weight > 0) // a batch takes no less than a token

@@ -87,6 +87,7 @@ struct solver {
 	double *path_s;               // (2^n, n): of one first device
 	int32_t subset_most[1 << SOLVE_SUBSET_DEVICES];   // layers on a subset; -1: it leads nowhere
 	double subset_low_s[1 << SOLVE_SUBSET_DEVICES];   // bounds its plans
+	struct solve_found room; // for a pass
 	struct arena *judge_scratch;
 	int64_t n_judged;
 	int32_t n_kept;
@@ -106,6 +107,10 @@ static inline double solve_most(double a, double b)
 {
 	return a > b ? a : b;
 }
+
+// solve.c: solve_open takes memory for a solver and finds its seats, of wants that passed solve_check_want. The arena is given back by the caller.
+enum err solve_check_want(const struct solve_want *w, struct errmsg *em);
+enum err solve_open(const struct solve_want *w, struct arena *scratch, struct solver **out, struct errmsg *em);
 
 // solve_table.c: solve_seats_place computes what depends on where the output head lies. solve_stage_s is Z_m(l; T) of a pass, and with how many
 // streamed units; INFINITY: not possible. solve_table_fill does it for all.
@@ -138,6 +143,10 @@ void solve_subsets(struct solver *s, const struct solve_pass *q, struct solve_fo
 void solve_paths(const double *hop_s, int32_t n, int32_t first, double *path_s);
 // solve_ring_order puts a plan's stages into the cheapest order (exactly for up to 12). false: no ring joins them.
 bool solve_ring_order(struct solver *s, struct cost_plan *p);
+// solve_ring_place puts the last stage where it costs least, the others as they are. false: nowhere.
+bool solve_ring_place(const struct solver *s, struct cost_plan *p);
+// solve_shift moves stage a to place b.
+void solve_shift(struct cost_plan *p, int32_t a, int32_t b);
 double solve_ring_hops_s(const struct solver *s, const struct cost_plan *p); // INFINITY where a link is missing
 
 // solve_judge.c: solve_judge_plan gives a plan's score; false: it is not possible with these wants, or no better than `cutoff`.

@@ -2,13 +2,16 @@
 // two or three units and to unequal rounds; moves find what it misses, and layers of unequal sizes their place.
 #include "partition/solve_inside.h"
 
-#define TRIALS_MAX 30000 // neighbours looked at, of all candidates together
+#define WORK_MAX 150000000    // units walked by the judge and layers by the bound, for all candidates together: a third of a second
+#define WORK_MANY_MAX 6000000 // of more devices than subsets are made of behind one access point, where the tables leave little to find
 #define STREAM_STEPS 3
+#define JUDGE_TOKENS 44
 
 struct climb {
 	struct solver *s;
 	struct solve_candidate at;
-	int32_t n_left; // trials
+	int32_t more_rounds; // -1, 0, 1: moves are tried with so many rounds more, too
+	int64_t work_left;
 	bool has_moved;
 };
 
@@ -33,9 +36,9 @@ static void remove_stage(struct cost_plan *p, int32_t i)
 static void try_plan(struct climb *c, struct cost_plan *p)
 {
 	struct solve_candidate tried = {.plan = *p};
-	if (c->n_left <= 0)
+	int64_t n_judged = c->s->n_judged, layers = c->s->n_layers;
+	if (c->work_left <= 0)
 		return;
-	c->n_left--;
 	for (int32_t i = 0; i < p->n_stages; i++) {
 		struct cost_stage *st = &tried.plan.stages[i];
 		int32_t seat = solve_seat_of(c->s, st->device);
@@ -44,7 +47,10 @@ static void try_plan(struct climb *c, struct cost_plan *p)
 		int32_t least = solve_streams_least(c->s, seat, st->n_layers);
 		st->n_streamed = least == 0 ? 0 : st->n_streamed < least ? least : st->n_streamed;
 	}
-	if (!solve_judge_plan(c->s, &tried.plan, c->at.score.value, &tried.score) || !solve_is_better(&tried, &c->at))
+	bool is_near = solve_judge_plan(c->s, &tried.plan, c->at.score.value, &tried.score);
+	c->work_left -= layers + 8 * p->n_stages * p->n_rounds;
+	c->work_left -= (c->s->n_judged - n_judged) * JUDGE_TOKENS * (layers * c->s->w->params.units_per_layer + 8 * p->n_stages * p->n_rounds);
+	if (!is_near || !solve_is_better(&tried, &c->at))
 		return;
 	c->at = tried;
 	c->has_moved = true;
@@ -87,11 +93,20 @@ static void try_layers(struct climb *c, const struct cost_plan *p, int32_t a, in
 	}
 }
 
+// plan_here is the present plan, with the rounds that moves are tried with.
+static struct cost_plan plan_here(const struct climb *c)
+{
+	struct cost_plan p = c->at.plan;
+	int32_t k = p.n_rounds + c->more_rounds;
+	p.n_rounds = k < 1 ? 1 : k > SOLVE_ROUNDS_MAX ? SOLVE_ROUNDS_MAX : k;
+	return p;
+}
+
 static void move_layers(struct climb *c)
 {
 	for (int32_t a = 0; a < c->at.plan.n_stages; a++) {
 		for (int32_t b = 0; b < c->at.plan.n_stages; b++) {
-			struct cost_plan p = c->at.plan;
+			struct cost_plan p = plan_here(c);
 			if (a == b || a >= p.n_stages)
 				continue;
 			p.stages[a].n_layers--;
@@ -105,7 +120,7 @@ static void move_streams(struct climb *c)
 {
 	for (int32_t a = 0; a < c->at.plan.n_stages; a++) {
 		for (int32_t d = -STREAM_STEPS; d <= STREAM_STEPS; d++) {
-			struct cost_plan p = c->at.plan;
+			struct cost_plan p = plan_here(c);
 			if (d == 0 || p.stages[a].n_streamed == 0)
 				continue;
 			p.stages[a].n_streamed += d;
@@ -116,25 +131,27 @@ static void move_streams(struct climb *c)
 
 static void move_rounds(struct climb *c)
 {
-	for (int32_t d = -1; d <= 1; d += 2) {
-		for (int32_t kind = 0; kind < 2; kind++) { // with the same streams, or those that suit these rounds
-			struct cost_plan p = c->at.plan;
-			p.n_rounds += d;
-			if (p.n_rounds < 1 || p.n_stages < 2)
-				continue;
-			for (int32_t i = 0; kind > 0 && i < p.n_stages; i++)
-				p.stages[i].n_streamed = best_streams(c, p.stages[i].device, p.stages[i].n_layers, p.n_rounds);
-			try_plan(c, &p);
-		}
-	}
+	struct cost_plan p = plan_here(c);
+	try_plan(c, &p);
+	p = plan_here(c);
+	for (int32_t i = 0; i < p.n_stages; i++)
+		p.stages[i].n_streamed = best_streams(c, p.stages[i].device, p.stages[i].n_layers, p.n_rounds);
+	try_plan(c, &p);
 }
 
+// move_order moves each stage to each other place, and swaps each pair. The head stays first.
 static void move_order(struct climb *c)
 {
-	for (int32_t a = 0; a < c->at.plan.n_stages && c->s->w->order == NULL; a++) {
-		for (int32_t b = a + 1; b < c->at.plan.n_stages; b++) {
-			struct cost_plan p = c->at.plan;
-			if (p.stages[a].device == p.head)
+	for (int32_t a = 0; a < c->at.plan.n_stages; a++) {
+		for (int32_t b = 0; b < c->at.plan.n_stages; b++) {
+			struct cost_plan p = plan_here(c);
+			bool is_fixed = p.stages[a].device == p.head || p.stages[b].device == p.head || a == b;
+			if (is_fixed)
+				continue;
+			solve_shift(&p, a, b);
+			try_plan(c, &p);
+			p = plan_here(c);
+			if (b < a + 2) // neighbours are swapped by a shift
 				continue;
 			struct cost_stage t = p.stages[a];
 			p.stages[a] = p.stages[b];
@@ -144,17 +161,18 @@ static void move_order(struct climb *c)
 	}
 }
 
-// exchange gives a device's layers to one that has none.
+// move_devices gives a device's layers to one that has none.
 static void move_devices(struct climb *c)
 {
 	for (int32_t i = 0; i < c->s->n_seats; i++) {
 		int32_t device = c->s->seats[i].device;
 		for (int32_t a = 0; a < c->at.plan.n_stages; a++) {
-			struct cost_plan p = c->at.plan;
-			if (find_stage(&p, device) >= 0)
+			struct cost_plan p = plan_here(c);
+			if (find_stage(&p, device) >= 0 || c->work_left <= 0)
 				break;
 			p.stages[a].device = device;
-			if (!solve_ring_order(c->s, &p))
+			solve_shift(&p, a, p.n_stages - 1);
+			if (!solve_ring_place(c->s, &p))
 				continue;
 			int32_t at = find_stage(&p, device);
 			try_layers(c, &p, at, at);
@@ -172,7 +190,7 @@ bool solve_insert(struct solver *s, const struct cost_plan *p, int32_t donor, in
 		.device = s->seats[seat].device, .n_layers = n_layers, .n_streamed = COST_STREAM_LEAST};
 	if (out->stages[donor].n_layers == 0)
 		remove_stage(out, donor);
-	return solve_ring_order(s, out);
+	return solve_ring_place(s, out);
 }
 
 static void insert_devices(struct climb *c)
@@ -181,11 +199,11 @@ static void insert_devices(struct climb *c)
 		int32_t device = c->s->seats[i].device;
 		for (int32_t a = 0; a < c->at.plan.n_stages; a++) {
 			for (int32_t n = 1; n <= c->s->n_layers; n = n < 4 ? n + 1 : 2 * n) {
-				struct cost_plan p;
-				if (find_stage(&c->at.plan, device) >= 0 || a >= c->at.plan.n_stages)
+				struct cost_plan p, here = plan_here(c);
+				if (find_stage(&here, device) >= 0 || a >= here.n_stages || c->work_left <= 0)
 					break;
-				int32_t donor = c->at.plan.stages[a].device;
-				if (n > c->at.plan.stages[a].n_layers || !solve_insert(c->s, &c->at.plan, a, i, n, &p))
+				int32_t donor = here.stages[a].device;
+				if (n > here.stages[a].n_layers || !solve_insert(c->s, &here, a, i, n, &p))
 					break;
 				int32_t left = find_stage(&p, donor), at = find_stage(&p, device);
 				try_layers(c, &p, at, left >= 0 ? left : at);
@@ -196,22 +214,28 @@ static void insert_devices(struct climb *c)
 
 static void climb_from(struct climb *c)
 {
+	static const int32_t more[] = {0, -1, 1};
 	solve_seats_place(c->s, c->at.plan.head_on_accel);
 	do {
 		c->has_moved = false;
-		move_streams(c);
-		move_layers(c);
-		move_rounds(c);
-		move_order(c);
-		insert_devices(c);
-		move_devices(c);
-	} while (c->has_moved && c->n_left > 0);
+		for (int32_t i = 0; i < (int32_t)ARRAY_LEN(more); i++) {
+			c->more_rounds = more[i];
+			move_streams(c);
+			move_rounds(c);
+			move_layers(c);
+			if (c->s->w->order == NULL)
+				move_order(c);
+			insert_devices(c);
+			move_devices(c);
+		}
+	} while (c->has_moved && c->work_left > 0);
 }
 
 void solve_moves(struct solver *s)
 {
 	struct solve_candidate best = s->kept[0];
-	struct climb c = {.s = s, .n_left = TRIALS_MAX};
+	bool has_many = s->hops == SOLVE_HOPS_SUM && s->n_seats > SOLVE_SUBSET_DEVICES;
+	struct climb c = {.s = s, .work_left = has_many ? WORK_MANY_MAX : WORK_MAX};
 	for (int32_t i = 0; i < s->n_kept; i++) {
 		c.at = s->kept[i];
 		climb_from(&c);

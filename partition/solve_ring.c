@@ -174,8 +174,7 @@ static void reverse(struct cost_plan *p, int32_t a, int32_t b)
 		swap_stages(p, a, b);
 }
 
-// shift moves stage a to place b.
-static void shift(struct cost_plan *p, int32_t a, int32_t b)
+void solve_shift(struct cost_plan *p, int32_t a, int32_t b)
 {
 	struct cost_stage moved = p->stages[a];
 	for (; a < b; a++)
@@ -197,7 +196,7 @@ static bool try_orders(const struct solver *s, struct cost_plan *p, double *hops
 				if (kind == 0)
 					reverse(&tried, a, b);
 				else
-					shift(&tried, a, b);
+					solve_shift(&tried, a, b);
 				double t = solve_ring_hops_s(s, &tried);
 				if (!(t < *hops_s * (1 - SOLVE_EQUAL)) || !ends_fit(s, &tried))
 					continue;
@@ -228,4 +227,29 @@ bool solve_ring_order(struct solver *s, struct cost_plan *p)
 		if (!try_orders(s, p, &hops_s))
 			break;
 	return hops_s < INFINITY && ends_fit(s, p);
+}
+
+bool solve_ring_place(const struct solver *s, struct cost_plan *p)
+{
+	struct cost_plan best = *p;
+	double best_s = INFINITY;
+	int32_t last = p->n_stages - 1;
+	if (p->n_stages == 1)
+		p->n_rounds = 1;
+	if (s->w->order || p->n_stages == 1) {
+		sort_stages(s, p);
+		return solve_ring_hops_s(s, p) < INFINITY;
+	}
+	bool is_head = p->stages[last].device == p->head, has_head = p->stages[0].device == p->head;
+	for (int32_t at = has_head ? 1 : 0; at <= (is_head ? 0 : last); at++) {
+		struct cost_plan tried = *p;
+		solve_shift(&tried, last, at);
+		double t = solve_ring_hops_s(s, &tried);
+		if (!(t < best_s * (1 - SOLVE_EQUAL)) || !ends_fit(s, &tried))
+			continue;
+		best_s = t;
+		best = tried;
+	}
+	*p = best;
+	return best_s < INFINITY;
 }

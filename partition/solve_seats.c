@@ -268,8 +268,8 @@ void solve_seats_find(struct solver *s, int32_t subset_devices)
 	bool is_sum = find_sums(s);
 	if (!is_sum)
 		bound_ends(s);
-	bool has_more = s->n_seats > s->devices_max; // the number of holders is no part of the knapsack
-	if (is_sum && !(has_more && s->n_seats <= subset_devices))
+	bool is_more = s->n_seats > s->devices_max || w->head_layers > 0; // of the number of holders and of ends the knapsack knows nothing
+	if (is_sum && !(is_more && s->n_seats <= subset_devices))
 		s->hops = SOLVE_HOPS_SUM;
 	else
 		s->hops = s->n_seats <= subset_devices ? SOLVE_HOPS_SUBSETS : SOLVE_HOPS_RULE;

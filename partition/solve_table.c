@@ -134,6 +134,10 @@ double solve_stage_s(const struct solver *s, const struct solve_pass *q, int32_t
 	*n_streamed = 0;
 	if (l < m->layers_min || l > m->layers_max || at->n_slots < 0)
 		return INFINITY;
+	// Both ends of the ring have the outer layers in their first or last round; that nobody else has fewer is for the sake of simplicity.
+	bool is_end = s->hops == SOLVE_HOPS_SUBSETS && s->w->head_layers > 0 && m->is_trusted && q->costs == SOLVE_CLOSED;
+	if (is_end && l < s->w->head_layers * q->n_rounds && l < s->n_layers)
+		return INFINITY;
 	double t;
 	if (at->n_units <= at->n_slots) {
 		t = solve_visits_s(s, q->n_rounds, q->costs, seat, l, 0);
@@ -176,8 +180,13 @@ int32_t solve_streams_lower(const struct solver *s, int32_t n_rounds, int32_t se
 	if (n_streamed == 0 || s->w->params.policy == COST_LRU)
 		return n_streamed;
 	double enough_s = solve_visits_s(s, n_rounds, SOLVE_CLOSED, seat, l, n_streamed) * (1 + SOLVE_EQUAL);
-	int32_t n = at->n_units - at->n_slots + 2;
-	while (n < n_streamed && solve_visits_s(s, n_rounds, SOLVE_CLOSED, seat, l, n) > enough_s)
-		n++;
-	return n;
+	int32_t low = at->n_units - at->n_slots + 2, high = n_streamed;
+	while (low < high) { // visits become shorter with each unit more, but for a little where rounds are unequal
+		int32_t n = low + (high - low) / 2;
+		if (solve_visits_s(s, n_rounds, SOLVE_CLOSED, seat, l, n) > enough_s)
+			low = n + 1;
+		else
+			high = n;
+	}
+	return high;
 }

@@ -171,6 +171,30 @@ static void a_batch_reads_weights_once_and_a_prompt_is_bound_by_arithmetic(void 
 	assert_near(cost_runner_visit(&r, 0, 7, &four, &use), 7 + 4 * 0.8);
 }
 
+static void streams_share_the_ring_until_somebody_never_rests(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct arena a;
+	double each;
+	fixture_init(&f, 2);
+	f.shape.head_bytes = 500000000; // 0.05 s
+	add_stage(&f, 0, 2, 0);
+	add_stage(&f, 1, 6, 0);
+	assert_int_equal(arena_open(ARENA_BYTES, &a), OK);
+	double one = 0.2 + 0.6 + 0.05 + 2 * (0.001 + 1000 / 100e6);
+	assert_int_equal(cost_streams(&f.c, 1, &a, &each), OK);
+	assert_near(each, one);
+	assert_int_equal(cost_streams(&f.c, 2, &a, &each), OK);
+	assert_near(each, 0.6); // m1 is busy all the time
+	f.devices[1].cap_bytes = 3000000000;
+	f.devices[1].disk_rate = 0.5e9;
+	f.plan.stages[1].n_streamed = COST_STREAM_LEAST; // 26 units of 0.25 s are read, once for all
+	assert_int_equal(cost_streams(&f.c, 4, &a, &each), OK);
+	assert_near(each, 26 * 0.25 / 4);
+	arena_close(&a);
+}
+
 static void chunks_of_a_prompt_follow_each_other_through_the_stages(void **state)
 {
 	(void)state;
@@ -282,6 +306,7 @@ int main(void)
 		cmocka_unit_test(reading_hides_behind_what_others_compute),
 		cmocka_unit_test(the_page_cache_reads_everything_for_one_unit_too_many),
 		cmocka_unit_test(a_batch_reads_weights_once_and_a_prompt_is_bound_by_arithmetic),
+		cmocka_unit_test(streams_share_the_ring_until_somebody_never_rests),
 		cmocka_unit_test(chunks_of_a_prompt_follow_each_other_through_the_stages),
 		cmocka_unit_test(llama_cpp_reads_its_whole_cpu_part_for_each_token),
 		cmocka_unit_test(figures_that_no_machine_has_are_refused_by_name),

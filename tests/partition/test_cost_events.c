@@ -358,6 +358,25 @@ static void the_closed_form_is_within_its_tolerances(void **state)
 	assert_true(d[N - 1] <= 0.09);
 }
 
+static void the_bound_is_never_above_the_judge(void **state)
+{
+	(void)state;
+	struct rng r;
+	struct fixture f;
+	int32_t n_near = 0;
+	rng_init(&r, 4);
+	for (int32_t i = 0; i < 2000;) {
+		if (!draw_case(&r, &f, 4 + (int32_t)rng_below(&r, 20), 1, rng_below(&r, 2)))
+			continue;
+		i++;
+		double exact = judge(&f).token_s, bound = cost_bound(&f.c);
+		if (bound > exact * (1 + 1e-12))
+			fail_msg("case %d: judge %.17g, bound %.17g", i, exact, bound);
+		n_near += bound > exact * 0.98;
+	}
+	assert_true(n_near > 1000);
+}
+
 static void streams_are_chosen_no_worse_than_the_fewest(void **state)
 {
 	(void)state;
@@ -387,6 +406,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_judge_equals_a_simulation_by_events),
 		cmocka_unit_test(the_closed_form_is_within_its_tolerances),
+		cmocka_unit_test(the_bound_is_never_above_the_judge),
 		cmocka_unit_test(streams_are_chosen_no_worse_than_the_fewest),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
