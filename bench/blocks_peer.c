@@ -9,7 +9,6 @@
 #include "blocks/shell/block_cache.h"
 #include "coordinator/shell/coord_blocks.h"
 #include "kernels/canonical.h"
-#include "model/file_hash.h"
 #include "net/link_listener.h"
 #include "net/link_params.h"
 #include "node/shell/node_blocks.h"
@@ -115,14 +114,14 @@ static int serve(const char *model_path_, const char *dir)
 	struct lnk1_keypair keys = keys_of(1);
 	struct model *model;
 	uint8_t cluster_id[CLUSTER_ID_BYTES] = {9};
-	char manifest[1024];
-	snprintf(manifest, sizeof manifest, "%s/manifest", dir);
+	char known[1024];
+	snprintf(known, sizeof known, "%s/known", dir);
 	require(loop_open(&s.loop, &em) == OK && model_open(model_path_, &model, &em) == OK, "opening");
 	s.core = calloc(1, coordinator_size(&(struct coordinator_config){.ctx_len = 1})); // without a member: nobody is told of anybody
 	s.frame = malloc(FRAME);
 	randombytes_buf(s.frame, FRAME);
-	struct coord_blocks_params bp = {.loop = &s.loop, .log = &loud, .core = s.core, .model = model, .manifest_path = manifest};
-	require(file_hash(model_path_, NULL, NULL, bp.model_hash, &em) == OK && coord_blocks_open(&bp, &s.blocks, &em) == OK, "coord_blocks_open");
+	struct coord_blocks_params bp = {.loop = &s.loop, .log = &loud, .core = s.core, .model = model, .known_dir = known};
+	require(coord_blocks_open(&bp, &s.blocks, &em) == OK, "coord_blocks_open");
 	link_params_server(&cfg, &keys, cluster_id, CANON_VERSION);
 	cfg.lookup = (struct lnk1_lookup){.member = find_member};
 	struct link_listener *listener;
@@ -185,7 +184,7 @@ static int fetch_blocks(const char *port, const char *dir, int32_t n_layers)
 	require(node_blocks_open(&p, &c.nb, &em) == OK && loop_run_until(&c.loop, has_model, &c, loop_clock_ns() + INT64_C(60000000000)), "the model's header");
 	struct layer_spans layers = layer_spans_one(0, n_layers);
 	c.begin_ns = loop_clock_ns();
-	node_blocks_load(c.nb, &layers, on_loaded, &c);
+	node_blocks_load(c.nb, &layers, false, on_loaded, &c);
 	require(loop_run_until(&c.loop, is_done, &c, loop_clock_ns() + INT64_C(300000000000)), "the layers' blocks");
 	printf("%llu %.6f\n", (unsigned long long)node_blocks_fetched(c.nb), (double)(c.end_ns - c.begin_ns) / 1e9);
 	return 0;

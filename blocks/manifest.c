@@ -127,6 +127,11 @@ uint8_t *manifest_write(const struct manifest_facts *f, struct writer *w)
 	return hashes;
 }
 
+void manifest_set_model_hash(uint8_t *data, const uint8_t *hashes, uint32_t n_blocks)
+{
+	crypto_generichash(data + sizeof MAGIC - 1, BLOCK_HASH_BYTES, hashes, (size_t)n_blocks * BLOCK_HASH_BYTES, NULL, 0);
+}
+
 void manifest_put_tensor(struct writer *w, const struct manifest_tensor *t)
 {
 	writer_u64(w, t->offset);

@@ -4,7 +4,7 @@
 // belong: a file of the model's layout with holes, which an engine maps like the whole. A member gets the manifest from the coordinator, over
 // a link that proves who speaks; from then on every byte of the model is checked against it, whoever sent it.
 //
-//   0 "HEARTHB1" | 8 model hash 32 (BLAKE2b-256 of the whole file) | 40 file bytes u64 | 48 header bytes u64 | 56 block bytes u32 |
+//   0 "HEARTHB1" | 8 model hash 32 (BLAKE2b-256 of the blocks' hashes) | 40 file bytes u64 | 48 header bytes u64 | 56 block bytes u32 |
 //   60 n_tensors u32 | name length u8, name (the file's, for a person) | BLAKE2b-256 of each block | tensors
 //   a tensor: offset in the file u64 | bytes u64 | name length u8, name
 //
@@ -65,6 +65,8 @@ struct manifest_facts {
 size_t manifest_size(const struct manifest_facts *f);
 // manifest_write writes all but hashes and tensors, and returns where the hashes begin; the tensors go behind them (manifest_put_tensor).
 uint8_t *manifest_write(const struct manifest_facts *f, struct writer *w);
+// manifest_set_model_hash puts it into an encoding whose hashes are in place.
+void manifest_set_model_hash(uint8_t *data, const uint8_t *hashes, uint32_t n_blocks);
 void manifest_put_tensor(struct writer *w, const struct manifest_tensor *t);
 
 // manifest_block_bytes returns the length of block i.

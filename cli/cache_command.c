@@ -4,6 +4,7 @@
 
 #include "base/printable.h"
 #include "blocks/shell/block_store.h"
+#include "blocks/shell/known_model.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -187,6 +188,40 @@ static void say_verdict(struct looking *l, const struct block_cache_model *m, co
 	put(l, o);
 }
 
+struct files {
+	struct looking *l;
+	json_t *list; // --json
+	bool is_good;
+};
+
+// say_file tells of a model file of this machine's own, which was read again and compared with what was known of it.
+static void say_file(void *ctx, const struct known_model_check *c)
+{
+	struct files *f = ctx;
+	char path[KNOWN_MODEL_PATH_CAP + 4];
+	printable_copy(c->path, strlen(c->path), path, sizeof path);
+	f->is_good = f->is_good && c->n_bad == 0;
+	if (f->l->ctx->opts->json)
+		json_array_append_new(f->list, json_pack("{s:s, s:I, s:b, s:i, s:i}", "path", path, "bytes", (json_int_t)c->file_bytes, "gone", c->is_gone, "blocks_good",
+			(int)c->n_good, "blocks_damaged", (int)c->n_bad));
+	else if (c->is_gone)
+		printf("  %s: not there any more, or another file: forgotten\n", path);
+	else
+		printf("  %s: %" PRIu32 " blocks good, %" PRIu32 " differ from what was read%s\n", path, c->n_good, c->n_bad, c->n_bad > 0 ? ": forgotten" : "");
+}
+
+// verify_files reads again what hearth knows of model files that were not fetched.
+static bool verify_files(struct files *f)
+{
+	char dir[BLOCK_CACHE_PATH_CAP + 8];
+	struct errmsg em;
+	snprintf(dir, sizeof dir, "%s/known", f->l->cache.path);
+	if (known_model_verify(dir, say_file, f, &em) == OK)
+		return f->is_good;
+	command_print_error(f->l->ctx->command_name, em.text);
+	return false;
+}
+
 static int verify(struct looking *l)
 {
 	bool is_good = true;
@@ -206,7 +241,12 @@ static int verify(struct looking *l)
 	}
 	if (l->n == 0 && !l->ctx->opts->json)
 		printf("%s: 0 models\n", l->cache.path);
-	int code = l->ctx->opts->json ? print_list(l, "models", json_pack("{s:s, s:b}", "path", l->cache.path, "good", is_good)) : EXIT_DONE;
+	struct files files = {.l = l, .list = json_array(), .is_good = true};
+	is_good = verify_files(&files) && is_good;
+	int code = EXIT_DONE;
+	if (l->ctx->opts->json)
+		code = print_list(l, "models", json_pack("{s:s, s:b, s:O}", "path", l->cache.path, "good", is_good, "files", files.list));
+	json_decref(files.list);
 	return is_good ? code : EXIT_ERROR;
 }
 

@@ -91,8 +91,6 @@ static enum err fill_core(struct cluster_host *h, const struct options *o, int32
 		.addresses = serve->addresses,
 	};
 	memcpy(c->split, o->split.layers, sizeof c->split);
-	if (serve->model_hash)
-		memcpy(c->model_hash, serve->model_hash, HASH_BYTES);
 	text_copy(c->local_name, sizeof c->local_name, serve->name ? serve->name : "here");
 	fill_stop_ids(h->tokenizer, c);
 	if (o->replicas == 1 && o->nodes > NODES_MAX)
@@ -158,7 +156,7 @@ enum err cluster_host_open_cluster(struct cluster_host *h, const struct options 
 		.keys = serve->keys,
 		.store_path = serve->store_path,
 		.listen = serve->listen,
-		.manifest_path = serve->manifest_path,
+		.known_dir = serve->known_dir,
 		.upload_max = serve->upload_max,
 		.limits = &link_limits_default,
 	};

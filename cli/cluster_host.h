@@ -36,9 +36,8 @@ struct cluster_host_serve {
 	const char *store_path;
 	const char *state_dir;     // where kept states go, unless --keep-dir says where
 	const char *listen;
-	const char *manifest_path;
+	const char *known_dir; // where what is known of model files is kept; NULL: nowhere
 	uint64_t upload_max;
-	const uint8_t *model_hash; // (HASH_BYTES)
 	const char *name;
 	struct address_list addresses; // for those who join
 };

@@ -1,7 +1,7 @@
 // `hearth join`: this machine as a node. The first time with an invite, later with the membership in the state directory alone.
 #include "cli/cache_dir.h"
 #include "cli/command.h"
-#include "cli/hash_progress.h"
+#include "cli/model_reading.h"
 #include "cli/host_budget.h"
 #include "cli/host_profile.h"
 #include "cli/host_port.h"
@@ -272,12 +272,10 @@ static enum err open_worker(struct joining *j, struct errmsg *em)
 static enum err open_own_model(struct joining *j, struct errmsg *em)
 {
 	const struct options *o = j->ctx->opts;
-	char cache[STATE_PATH_CAP];
+	char known[KNOWN_DIR_CAP];
 	enum err e = model_open(o->model, &j->model, em);
 	if (e == OK)
-		e = state_dir_path(&j->state, "model-hashes", cache, sizeof cache, em);
-	if (e == OK)
-		e = hash_with_progress(o->model, cache, j->model_hash, em);
+		e = model_reading_hash(&j->loop, j->ctx->log, j->model, known_dir_resolve(o->cache, known) ? known : NULL, is_interrupted, j, j->model_hash, em);
 	return e == OK ? open_worker(j, em) : e;
 }
 

@@ -130,7 +130,7 @@ static const struct option table[] = {
 	// Blocks of the model
 	{.placeholder = "ACTION", .commands = FOR_CACHE, .kind = OPTION_WORD, .offset = AT(cache_action), .choices = cache_action_words, .required = true,
 		.help = "what to do, as above"},
-	{.flag = "--cache", .key = "cache.path", .commands = FOR_JOIN | FOR_CACHE | FOR_PROBE | FOR_DOCTOR, .kind = OPTION_PATH, .offset = AT(cache), .example = "\"/home/me/.cache/hearth\"",
+	{.flag = "--cache", .key = "cache.path", .commands = FOR_SERVE | FOR_JOIN | FOR_CACHE | FOR_PROBE | FOR_DOCTOR, .kind = OPTION_PATH, .offset = AT(cache), .example = "\"/home/me/.cache/hearth\"",
 		.placeholder = "DIR", .preset_words = "$XDG_CACHE_HOME/hearth, else ~/.cache/hearth", .help = "where what was fetched of models, and what was measured, is kept"},
 	{.flag = "--cache-max", .key = "cache.max", .commands = FOR_JOIN | FOR_CACHE, .kind = OPTION_SIZE, .offset = AT(cache_max), .example = "\"50G\"",
 		.min = 1 << 20, .max = INT64_C(1) << 50, .placeholder = "SIZE", .preset_words = "what the disk has",

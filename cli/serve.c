@@ -2,12 +2,13 @@
 // directory: keys, members, hashes.
 #include "cli/cluster_host.h"
 #include "cli/command.h"
-#include "cli/hash_progress.h"
 #include "cli/host_port.h"
 #include "cli/local_address.h"
+#include "cli/model_reading.h"
 #include "cli/owner_first.h"
 #include "cli/state_dir.h"
 #include "coordinator/shell/admin_api.h"
+#include "blocks/shell/known_model.h"
 #include "coordinator/shell/http_api.h"
 #include "coordinator/shell/journal.h"
 #include "kernels/canonical.h"
@@ -29,8 +30,7 @@ struct serve {
 	struct http_api *http; // NULL with --no-http
 	struct discovery *discovery; // NULL with --no-discovery
 	struct cluster_host_serve params;
-	uint8_t model_hash[HASH_BYTES];
-	char store_path[STATE_PATH_CAP], journal_dir[STATE_PATH_CAP], manifest_path[STATE_PATH_CAP];
+	char store_path[STATE_PATH_CAP], journal_dir[STATE_PATH_CAP], known_dir[KNOWN_DIR_CAP];
 	char listen[HOST_PORT_TEXT_CAP];
 	char name[NAME_CAP];
 };
@@ -47,8 +47,6 @@ static enum err open_state(struct serve *s, struct errmsg *em)
 		e = state_dir_path(&s->state, "cluster.db", s->store_path, sizeof s->store_path, em);
 	if (e == OK)
 		e = state_dir_path(&s->state, "journal", s->journal_dir, sizeof s->journal_dir, em);
-	if (e == OK)
-		e = state_dir_path(&s->state, "manifest", s->manifest_path, sizeof s->manifest_path, em);
 	return e == OK ? keys_open(&s->keys, key_path, em) : e;
 }
 
@@ -74,13 +72,6 @@ static void advertise(const struct options *o, uint16_t port, struct address_lis
 	text_copy(out->at[out->n++], ADDR_CAP, text);
 }
 
-static enum err hash_model(struct serve *s, struct errmsg *em)
-{
-	char cache[STATE_PATH_CAP];
-	enum err e = state_dir_path(&s->state, "model-hashes", cache, sizeof cache, em);
-	return e == OK ? hash_with_progress(s->ctx->opts->model, cache, s->model_hash, em) : e;
-}
-
 static enum err open_cluster(struct serve *s, struct errmsg *em)
 {
 	const struct options *o = s->ctx->opts;
@@ -90,11 +81,10 @@ static enum err open_cluster(struct serve *s, struct errmsg *em)
 	else
 		local_name(s->name);
 	s->params = (struct cluster_host_serve){
-		.keys = s->keys.pair, .store_path = s->store_path, .state_dir = s->state.path, .listen = s->listen, .model_hash = s->model_hash, .name = s->name,
-		.manifest_path = s->manifest_path, .upload_max = o->upload_max};
+		.keys = s->keys.pair, .store_path = s->store_path, .state_dir = s->state.path, .listen = s->listen, .name = s->name,
+		.known_dir = known_dir_resolve(o->cache, s->known_dir) ? s->known_dir : NULL, .upload_max = o->upload_max};
 	advertise(o, o->listen.port, &s->params.addresses);
-	enum err e = hash_model(s, em);
-	return e == OK ? cluster_host_open_cluster(&s->host, o, o->slots, &s->params, em) : e;
+	return cluster_host_open_cluster(&s->host, o, o->slots, &s->params, em);
 }
 
 static enum err open_http(struct serve *s, struct errmsg *em)
@@ -110,7 +100,8 @@ static enum err open_http(struct serve *s, struct errmsg *em)
 		.host = s->ctx->opts->http.host,
 		.port = s->ctx->opts->http.port,
 	};
-	return host_port_explain(http_api_open(&p, &s->http, em), "--http", em);
+	enum err e = known_model_tag(model_path(h->model), p.file_tag, em);
+	return e == OK ? host_port_explain(http_api_open(&p, &s->http, em), "--http", em) : e;
 }
 
 static enum err open_apis(struct serve *s, struct errmsg *em)

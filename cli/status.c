@@ -156,6 +156,18 @@ static void print_chains(const json_t *s)
 		printf("answers that went on in another chain: %lld\n", number(s, "moved"));
 }
 
+// print_reading says how far this machine is with reading its model file once.
+static void print_reading(const json_t *s)
+{
+	const json_t *r = json_object_get(s, "reading");
+	if (r == NULL)
+		return;
+	printf("reading the model file once, to know its blocks: %lld of %lld MiB", number(r, "bytes_done") >> 20, number(r, "bytes_total") >> 20);
+	if (json_object_get(r, "left_s"))
+		printf(", %.1f MiB/s, %.0f s left", (double)number(r, "bytes_per_s") / (1 << 20), json_number_value(json_object_get(r, "left_s")));
+	printf("; other machines wait for it\n");
+}
+
 // print_blocks says how far a node is with fetching the model, while it is.
 static void print_blocks(const json_t *n)
 {
@@ -181,6 +193,7 @@ static void print_status(const json_t *s)
 	if (number(s, "recovered") > 0)
 		printf("answers that went on after a machine was lost: %lld\n", number(s, "recovered"));
 	print_chains(s);
+	print_reading(s);
 	printf("  %-20s %-8s %-11s %-10s %-9s %3s %-22s %s\n", "node", "id", "state", "layers", "simd", "thr", "address", "sends");
 	const json_t *nodes = json_object_get(s, "nodes");
 	for (size_t i = 0; i < json_array_size(nodes); i++)

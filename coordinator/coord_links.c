@@ -61,6 +61,7 @@ void coord_link_use(struct coordinator *c, struct coord_link *l)
 static void note_absent(struct member *m, const char *reason)
 {
 	prefetch_forget(m);
+	m->waits = false;
 	m->state = m->state == MEMBER_REFUSED ? MEMBER_REFUSED : MEMBER_ABSENT;
 	if (m->state == MEMBER_ABSENT)
 		text_copy(m->detail, sizeof m->detail, m->leaving ? "left" : reason);

@@ -25,6 +25,7 @@ struct member {
 	enum member_state state;
 	bool has_data; // its data link is up
 	bool pending;     // its binding is not on disk yet
+	bool waits;       // its Hello, for the hash of our own model file
 	struct plan_epoch told; // the last plan it was told of on this control link
 	bool load_failed;       // its last part, detail says why; until it loads one, or says Hello
 	int64_t retry_ns;       // until then no plan counts on it; 0: plans do
@@ -310,6 +311,7 @@ struct chain *member_chain(const struct coordinator *c, int32_t member);
 int32_t member_of_stage(const struct coordinator *c, const struct chain *ch, int32_t stage); // of its plan; -1: it is no member any more
 bool member_is_eligible(const struct member *m);
 void members_restore(struct coordinator *c, const struct coord_event *ev);
+void members_on_model(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
 void members_on_join(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
 void members_on_join_failed(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
 void members_on_join_link(struct coordinator *c, struct coord_link *l, struct coord_effects *fx);

@@ -375,6 +375,7 @@ void coordinator_step(struct coordinator *c, const struct coord_event *ev, struc
 	forgive_silence(c);
 	switch (ev->type) {
 	case COORD_EV_RESTORED: on_restored(c, ev); break;
+	case COORD_EV_MODEL: members_on_model(c, ev, fx); break;
 	case COORD_EV_LINK_UP: coord_links_on_up(c, ev, fx); break;
 	case COORD_EV_LINK_DOWN: coord_links_on_down(c, ev, fx); break;
 	case COORD_EV_MESSAGE: on_message(c, ev, fx); break;

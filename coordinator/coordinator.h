@@ -80,6 +80,7 @@ struct coordinator_config {
 	struct node_id self;
 	uint8_t cluster_id[CLUSTER_ID_BYTES];
 	uint8_t model_hash[HASH_BYTES];
+	bool model_unknown; // its hash comes with COORD_EV_MODEL: until then nodes that others than this machine run wait
 	int32_t n_layers, hidden_dim, vocab_size;
 	enum wire_type wire;
 	int32_t n_slots;       // of each chain: 1 .. SESSIONS_MAX
@@ -103,6 +104,7 @@ struct coordinator_config {
 
 enum coord_event_type {
 	COORD_EV_RESTORED,    // first event: what was on disk
+	COORD_EV_MODEL,       // the hash of this machine's model file is known now
 	COORD_EV_LINK_UP,
 	COORD_EV_LINK_DOWN,
 	COORD_EV_MESSAGE,
@@ -140,6 +142,9 @@ struct coord_event {
 			const struct invite_record *invites;
 			int32_t n_invites;
 		} restored;
+		struct {
+			uint8_t hash[HASH_BYTES];
+		} model;
 		struct {
 			uint32_t link; // the host's handle, never 0, never reused within 2^32 links
 			struct node_id peer;

@@ -364,9 +364,33 @@ static void on_name_stored(struct coordinator *c, const struct store_wait *w, en
 	name_by_id(&c->members[i].record);
 }
 
+// wait_for_model: whether it has the same file cannot be told yet.
+static void wait_for_model(struct member *m, const struct msg_hello *h)
+{
+	m->hello = *h;
+	m->waits = true;
+	text_copy(m->detail, sizeof m->detail, "it waits until this machine has read its model file once");
+}
+
+void members_on_model(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
+{
+	memcpy(c->config.model_hash, ev->u.model.hash, HASH_BYTES);
+	c->config.model_unknown = false;
+	for (int32_t i = 0; i < c->n_members; i++) {
+		struct msg_hello h = c->members[i].hello;
+		if (c->members[i].used && c->members[i].waits)
+			members_on_hello(c, i, &h, fx);
+	}
+}
+
 void members_on_hello(struct coordinator *c, int32_t member, const struct msg_hello *h, struct coord_effects *fx)
 {
 	struct member *m = &c->members[member];
+	if (c->config.model_unknown && !m->is_local) {
+		wait_for_model(m, h);
+		return;
+	}
+	m->waits = false;
 	const struct chain *ch = member_chain(c, member);
 	bool has_plan = ch != NULL && (ch->plan_state == PLAN_LOADING || ch->plan_state == PLAN_READY);
 	bool keeps_plan = has_plan && m->stage >= 0 && h->epoch.v == ch->plan.epoch.v;
@@ -384,7 +408,7 @@ void members_on_hello(struct coordinator *c, int32_t member, const struct msg_he
 	c->pauses_changed = true;
 	m->told.v = 0;
 	m->detail[0] = '\0';
-	if (memcmp(h->model_hash, c->config.model_hash, HASH_BYTES) != 0) {
+	if (!m->is_local && memcmp(h->model_hash, c->config.model_hash, HASH_BYTES) != 0) {
 		struct msg out = {.type = MSG_REFUSED};
 		text_copy(out.u.refused.reason, REASON_CAP,
 			"this machine's model file is not the coordinator's (the hashes differ): copy that one here, or leave --model out to fetch what is needed");

@@ -104,15 +104,15 @@ static void add_weights(json_t *o, const struct msg_weight_report *w)
 		w->read_us > 0 ? (double)w->read * 1e6 / (double)w->read_us : 0.0));
 }
 
-// add_blocks: how far a member is with fetching the model.
-static void add_blocks(json_t *o, const struct block_progress *p)
+// progress_json: how far a member is with fetching the model, or this machine with reading it.
+static json_t *progress_json(const struct block_progress *p)
 {
 	static const char *const words[] = {[BLOCK_PROGRESS_IDLE] = "complete", [BLOCK_PROGRESS_FETCHING] = "fetching", [BLOCK_PROGRESS_FAILED] = "failed"};
 	json_t *b = json_pack("{s:s, s:I, s:I, s:I, s:I}", "state", words[p->state], "bytes_total", (json_int_t)p->bytes_total, "bytes_done",
 		(json_int_t)p->bytes_done, "bytes_per_s", (json_int_t)p->rate, "bytes_fetched", (json_int_t)p->bytes_fetched);
 	if (p->left_ms != UINT32_MAX)
 		json_object_set_new(b, "left_s", json_real(p->left_ms / 1e3));
-	json_object_set_new(o, "blocks", b);
+	return b;
 }
 
 static json_t *member_json(const struct coord_runtime *coord, const struct coord_member_status *m, bool has_chains)
@@ -134,7 +134,7 @@ static json_t *member_json(const struct coord_runtime *coord, const struct coord
 	figures_json_add(o, m);
 	struct block_progress p;
 	if (coord_runtime_blocks(coord, m->id, &p) && p.bytes_total > 0)
-		add_blocks(o, &p);
+		json_object_set_new(o, "blocks", progress_json(&p));
 	return o;
 }
 
@@ -158,6 +158,9 @@ json_t *admin_status_json(const struct coord_runtime *coord, const struct model 
 		"member_epoch", (json_int_t)s->member_epoch.v, "wire", wire_type_name(c->wire), "port", (int)coord_runtime_port(coord), "active", (int)s->n_active,
 		"waiting", (int)s->n_waiting, "slots", (int)(c->n_slots * s->n_chains), "invites", (int)s->n_invites, "buffers_used", (int)s->n_bufs_used, "requests",
 		(json_int_t)s->n_requests, "tokens", (json_int_t)s->n_tokens, "recovered", (json_int_t)s->n_recovered, "nodes", members);
+	struct block_progress reading;
+	if (coord_runtime_reading(coord, &reading))
+		json_object_set_new(o, "reading", progress_json(&reading));
 	chains_json_add(o, s);
 	free(s);
 	free(all);

@@ -1,9 +1,9 @@
 #include "coordinator/shell/coord_blocks.h"
 
 #include "base/assert.h"
-#include "base/durable_file.h"
 #include "blocks/shell/block_store.h"
-#include "blocks/shell/manifest_build.h"
+#include "blocks/shell/known_model.h"
+#include "coordinator/shell/model_source.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 
 #define N_THREADS 2
 #define TELL_NS INT64_C(500000000) // members hear of each other in steps of this
+#define LOG_NS INT64_C(5000000000)  // between two lines about reading
 #define N_ENTRIES BLOCK_FRAME_PEERS_MAX
 
 // A member with a blocks link. Its place in the table is its slot in frames.
@@ -42,9 +43,13 @@ struct coord_blocks {
 	bool is_ready;
 	struct entry entries[N_ENTRIES];
 
+	atomic_bool *compared;   // (n_blocks) of them, once: the file is what the manifest says. Owned
+
 	struct block_job job; // makes the manifest
 	bool is_job_busy;
-	atomic_bool is_cancelled;
+	struct manifest_source source;
+	struct manifest_progress reading;
+	int64_t begin_ns, logged_ns;
 	enum err job_err;
 	struct errmsg job_em;
 };
@@ -152,7 +157,12 @@ static void on_timer(void *ctx)
 	for (size_t i = 0; i < N_ENTRIES; i++)
 		if (b->entries[i].client != 0)
 			tell(b, &b->entries[i]);
-	loop_timer_set(b->p.loop, &b->timer, loop_clock_ns() + TELL_NS);
+	int64_t now_ns = loop_clock_ns();
+	if (b->is_job_busy && now_ns - b->logged_ns >= LOG_NS) {
+		b->logged_ns = now_ns;
+		manifest_progress_log(b->p.log, &b->source, b->begin_ns, now_ns);
+	}
+	loop_timer_set(b->p.loop, &b->timer, now_ns + TELL_NS);
 }
 
 static void forget(struct coord_blocks *b, struct entry *e)
@@ -256,10 +266,18 @@ static bool on_other(void *ctx, uint32_t client, const struct block_frame *f)
 	}
 }
 
+// read_block: the file may have been written to since it was read; what differs is given to nobody.
 static enum err read_block(void *ctx, uint32_t block, uint8_t *buf, struct errmsg *em)
 {
 	struct coord_blocks *b = ctx;
-	return block_file_read(b->fd, model_path(b->p.model), &b->manifest, block, buf, em);
+	enum err e = block_file_read(b->fd, model_path(b->p.model), &b->manifest, block, buf, em);
+	if (e != OK || atomic_load_explicit(&b->compared[block], memory_order_relaxed))
+		return e;
+	if (!manifest_block_matches(&b->manifest, block, buf, manifest_block_bytes(&b->manifest, block)))
+		return errmsg_fail(em, ERR_FORMAT, "%s: is not what it was when this program read it (block %" PRIu32 " at byte %" PRIu64 " differs): put the file back, or "
+			"look at it with hearth cache verify and start again", model_path(b->p.model), block, (uint64_t)block * b->manifest.block_bytes);
+	atomic_store_explicit(&b->compared[block], true, memory_order_relaxed);
+	return OK;
 }
 
 void coord_blocks_take(struct coord_blocks *b, struct link *link, const struct link_info *info)
@@ -285,65 +303,82 @@ void coord_blocks_get_stats(const struct coord_blocks *b, struct block_server_st
 	block_server_get_stats(b->server, out);
 }
 
+const uint8_t *coord_blocks_model_hash(const struct coord_blocks *b)
+{
+	return b->is_ready ? b->manifest.model_hash : NULL;
+}
+
+bool coord_blocks_reading(const struct coord_blocks *b, struct block_progress *out)
+{
+	int64_t ns = loop_clock_ns() - b->begin_ns;
+	*out = (struct block_progress){.state = BLOCK_PROGRESS_FETCHING, .bytes_total = b->source.file_bytes, .bytes_done = atomic_load(&b->reading.bytes_done),
+		.left_ms = UINT32_MAX};
+	out->rate = ns > 0 ? (uint64_t)((double)out->bytes_done * 1e9 / (double)ns) : 0;
+	double left_ms = out->rate > 0 ? (double)(out->bytes_total - out->bytes_done) * 1e3 / (double)out->rate : 1e12;
+	if (left_ms < UINT32_MAX)
+		out->left_ms = (uint32_t)left_ms;
+	return b->is_job_busy;
+}
+
 // ---- the manifest
 
-static void use_manifest(struct coord_blocks *b)
+// use_manifest takes over what was found or made. False: it is not this model's.
+static enum err use_manifest(struct coord_blocks *b, struct errmsg *em)
 {
+	enum err e = manifest_parse(b->bytes, b->bytes_len, &b->manifest, em);
+	if (e != OK)
+		return e;
+	b->compared = calloc(b->manifest.n_blocks, sizeof *b->compared);
+	if (b->compared == NULL)
+		return errmsg_fail(em, ERR_NOMEM, "no memory to serve the model's blocks");
 	b->is_ready = true;
 	block_server_set_model(b->server, &b->manifest);
 	for (size_t i = 0; i < N_ENTRIES; i++)
 		if (b->entries[i].client != 0)
 			greet(b, b->entries[i].client);
+	return OK;
 }
 
-static void on_built(struct block_job *job)
+static void on_made(struct block_job *job)
 {
 	struct coord_blocks *b = (struct coord_blocks *)((char *)job - offsetof(struct coord_blocks, job));
 	b->is_job_busy = false;
 	if (b->job_err == OK)
-		use_manifest(b);
-	else if (b->job_err != ERR_CANCELLED)
-		log_line(b->p.log, LOG_ERROR, "machines without the model file cannot join: %s", b->job_em.text);
-}
-
-static enum err build(struct coord_blocks *b, struct errmsg *em)
-{
-	const struct gguf *g = model_gguf(b->p.model);
-	struct manifest_tensor *tensors = calloc((size_t)g->n_tensors + 1, sizeof *tensors);
-	if (tensors == NULL)
-		return errmsg_fail(em, ERR_NOMEM, "no memory for a list of %" PRIu64 " tensors", g->n_tensors);
-	for (uint64_t i = 0; i < g->n_tensors; i++) {
-		const struct gguf_tensor *t = &g->tensors[i];
-		tensors[i] = (struct manifest_tensor){.offset = g->data_offset + t->offset, .bytes = t->bytes, .name = t->name.data, .name_len = t->name.len};
-	}
-	struct manifest_source s = {.path = model_path(b->p.model), .model_hash = b->p.model_hash, .file_bytes = model_file_bytes(b->p.model),
-		.header_bytes = g->data_offset, .block_bytes = BLOCK_BYTES_DEFAULT, .tensors = tensors, .n_tensors = (uint32_t)g->n_tensors, .is_cancelled = &b->is_cancelled};
-	enum err e = manifest_build(&s, &b->bytes, &b->bytes_len, em);
-	free(tensors);
-	return e == OK ? manifest_parse(b->bytes, b->bytes_len, &b->manifest, em) : e;
-}
-
-// is_ours tells whether a kept manifest describes this model, and in blocks of the size that this program makes.
-static bool is_ours(const struct coord_blocks *b, const struct manifest *m)
-{
-	return memcmp(m->model_hash, b->p.model_hash, HASH_BYTES) == 0 && m->file_bytes == model_file_bytes(b->p.model) && m->block_bytes == BLOCK_BYTES_DEFAULT;
-}
-
-static void run_build(struct block_job *job, struct block_zip *zip)
-{
-	struct coord_blocks *b = (struct coord_blocks *)((char *)job - offsetof(struct coord_blocks, job));
-	struct errmsg em;
-	(void)zip;
-	enum err e = durable_file_load(b->p.manifest_path, MANIFEST_BYTES_MAX, &b->bytes, &b->bytes_len, &em);
-	if (e == OK && manifest_parse(b->bytes, b->bytes_len, &b->manifest, &em) == OK && is_ours(b, &b->manifest)) {
-		b->job_err = OK;
+		b->job_err = use_manifest(b, &b->job_em);
+	if (b->job_err == ERR_CANCELLED)
+		return;
+	if (b->job_err != OK) {
+		log_line(b->p.log, LOG_ERROR, "no other machine can take part: %s", b->job_em.text);
 		return;
 	}
-	free(b->bytes);
-	b->bytes = NULL;
-	b->job_err = build(b, &b->job_em);
-	if (b->job_err == OK && durable_file_write(b->p.manifest_path, b->bytes, b->bytes_len, &em) != OK)
-		log_line(b->p.log, LOG_WARNING, "the model is hashed again at the next start: %s", em.text);
+	manifest_progress_log(b->p.log, &b->source, b->begin_ns, loop_clock_ns());
+	if (b->p.on_known != NULL)
+		b->p.on_known(b->p.ctx);
+}
+
+static void run_make(struct block_job *job, struct block_zip *zip)
+{
+	struct coord_blocks *b = (struct coord_blocks *)((char *)job - offsetof(struct coord_blocks, job));
+	(void)zip;
+	b->job_err = known_model_make(b->p.known_dir, &b->source, &b->bytes, &b->bytes_len, &b->job_em);
+}
+
+// know_model finds the manifest, or begins to make it.
+static enum err know_model(struct coord_blocks *b, struct errmsg *em)
+{
+	struct errmsg why;
+	bool is_known = b->p.known_dir != NULL && known_model_find(b->p.known_dir, model_path(b->p.model), &b->bytes, &b->bytes_len, &why) == OK;
+	if (is_known)
+		return use_manifest(b, em);
+	enum err e = model_source_open(b->p.model, &b->source, em);
+	if (e != OK)
+		return e;
+	b->source.progress = &b->reading;
+	b->begin_ns = b->logged_ns = loop_clock_ns();
+	b->is_job_busy = true;
+	b->job = (struct block_job){.run = run_make, .done = on_made};
+	block_io_submit(b->io, &b->job);
+	return OK;
 }
 
 uint64_t coord_blocks_bytes(uint64_t file_bytes)
@@ -378,13 +413,12 @@ enum err coord_blocks_open(const struct coord_blocks_params *p, struct coord_blo
 	b->fd = -1;
 	loop_timer_init(&b->timer, on_timer, b);
 	enum err e = open_parts(b, em);
+	if (e == OK)
+		e = know_model(b, em);
 	if (e != OK) {
 		coord_blocks_close(b);
 		return e;
 	}
-	b->is_job_busy = true;
-	b->job = (struct block_job){.run = run_build, .done = on_built};
-	block_io_submit(b->io, &b->job);
 	loop_timer_set(p->loop, &b->timer, loop_clock_ns() + TELL_NS);
 	*out = b;
 	return OK;
@@ -399,7 +433,7 @@ void coord_blocks_close(struct coord_blocks *b)
 {
 	if (b == NULL)
 		return;
-	atomic_store(&b->is_cancelled, true);
+	atomic_store(&b->reading.is_cancelled, true);
 	loop_timer_clear(b->p.loop, &b->timer);
 	if (b->io != NULL)
 		loop_run_until(b->p.loop, job_is_done, b, INT64_MAX);
@@ -407,6 +441,8 @@ void coord_blocks_close(struct coord_blocks *b)
 	block_io_close(b->io);
 	for (size_t i = 0; i < N_ENTRIES; i++)
 		free(b->entries[i].set);
+	model_source_close(&b->source);
+	free(b->compared);
 	free(b->bytes);
 	if (b->fd >= 0)
 		close(b->fd);

@@ -345,6 +345,17 @@ static enum err open_head(struct coord_runtime *rt, struct errmsg *em)
 	return coord_head_open(&p, &rt->head, em);
 }
 
+// on_model_known: nodes that wait for it are looked at now.
+static void on_model_known(void *ctx)
+{
+	struct coord_runtime *rt = ctx;
+	struct coord_event ev = {.type = COORD_EV_MODEL};
+	memcpy(ev.u.model.hash, coord_blocks_model_hash(rt->blocks), HASH_BYTES);
+	memcpy(rt->p.core.model_hash, ev.u.model.hash, HASH_BYTES);
+	rt->p.core.model_unknown = false;
+	step(rt, &ev);
+}
+
 static enum err open_blocks(struct coord_runtime *rt, struct errmsg *em)
 {
 	struct coord_blocks_params p = {
@@ -352,11 +363,21 @@ static enum err open_blocks(struct coord_runtime *rt, struct errmsg *em)
 		.log = rt->p.log,
 		.core = rt->core,
 		.model = rt->p.model,
-		.manifest_path = rt->p.manifest_path,
+		.known_dir = rt->p.known_dir,
 		.upload_max = rt->p.upload_max,
+		.ctx = rt,
+		.on_known = on_model_known,
 	};
-	memcpy(p.model_hash, rt->p.core.model_hash, HASH_BYTES);
-	return rt->p.manifest_path != NULL ? coord_blocks_open(&p, &rt->blocks, em) : OK;
+	if (rt->p.listen == NULL)
+		return OK; // no other machine ever takes part
+	enum err e = coord_blocks_open(&p, &rt->blocks, em);
+	if (e != OK)
+		return e;
+	const uint8_t *hash = coord_blocks_model_hash(rt->blocks);
+	rt->p.core.model_unknown = hash == NULL;
+	if (hash != NULL)
+		memcpy(rt->p.core.model_hash, hash, HASH_BYTES);
+	return OK;
 }
 
 static enum err open_planner(struct coord_runtime *rt, struct errmsg *em)
@@ -526,6 +547,11 @@ enum err coord_runtime_view(const struct coord_runtime *rt, enum dtype type, str
 void coord_runtime_head_stats(const struct coord_runtime *rt, struct residency_stats *out)
 {
 	coord_head_weight_stats(rt->head, out);
+}
+
+bool coord_runtime_reading(const struct coord_runtime *rt, struct block_progress *out)
+{
+	return rt->blocks != NULL && coord_blocks_reading(rt->blocks, out);
 }
 
 bool coord_runtime_blocks(const struct coord_runtime *rt, struct node_id id, struct block_progress *out)

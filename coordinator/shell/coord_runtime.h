@@ -34,7 +34,7 @@ struct coord_runtime_params {
 	const struct lnk1_keypair *keys;
 	const char *store_path;
 	const char *listen; // "0.0.0.0:7433"
-	const char *manifest_path; // where the model's manifest is kept, for members without the file; NULL: they get nothing
+	const char *known_dir; // where what is known of model files is kept (blocks/shell/known_model.h); NULL: nowhere
 	uint64_t upload_max;       // bytes per second of blocks given to members; 0: no limit but the one that decoding sets
 	const struct link_limits *limits;
 
@@ -81,6 +81,8 @@ void coord_runtime_status(const struct coord_runtime *rt, struct coord_status *o
 // coord_runtime_view is coordinator_view of its core.
 struct cluster_view;
 MUST_USE enum err coord_runtime_view(const struct coord_runtime *rt, enum dtype type, struct cluster_view *out, struct errmsg *em);
+// coord_runtime_reading tells how far reading the model file is, to know its hash; false: it is not read now.
+bool coord_runtime_reading(const struct coord_runtime *rt, struct block_progress *out);
 // coord_runtime_blocks: how far a member is with fetching the model; false: it does not fetch and gives nothing.
 bool coord_runtime_blocks(const struct coord_runtime *rt, struct node_id id, struct block_progress *out);
 

@@ -427,7 +427,8 @@ static bool fits(void *ctx, const struct request_record *r)
 	const struct http_api *h = ctx;
 	const struct coordinator_config *core = coord_runtime_config(h->p.coord);
 	char why[REASON_CAP] = "";
-	if (memcmp(r->model_hash, core->model_hash, HASH_BYTES) != 0)
+	bool is_it = memcmp(r->model_hash, h->p.file_tag, HASH_BYTES) == 0 || (!core->model_unknown && memcmp(r->model_hash, core->model_hash, HASH_BYTES) == 0);
+	if (!is_it)
 		snprintf(why, sizeof why, "it was for another model (%.100s)", r->model_id);
 	else if (r->wire != core->wire)
 		snprintf(why, sizeof why, "it was for --wire %s", wire_type_name(r->wire));

@@ -29,6 +29,7 @@ struct http_api_params {
 	const struct model *model;
 	const struct tokenizer *tokenizer;
 	const char *journal_dir; // NULL: no request is kept on disk
+	uint8_t file_tag[HASH_BYTES]; // tells the model file apart on this machine while its hash is not known
 	const char *host; // "127.0.0.1", "::1" or another loopback address
 	uint16_t port;    // 0: any that is free
 };

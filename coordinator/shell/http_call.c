@@ -89,7 +89,7 @@ static void fill_work(struct request_record *rec, const struct http_api *h, cons
 		rec->sampling.seed = draw_seed();
 	rec->n_stops = r->n_stops;
 	memcpy(rec->stops, r->stops, sizeof rec->stops);
-	memcpy(rec->model_hash, core->model_hash, HASH_BYTES);
+	memcpy(rec->model_hash, core->model_unknown ? h->p.file_tag : core->model_hash, HASH_BYTES);
 	rec->canon_version = CANON_VERSION;
 	rec->wire = core->wire;
 }

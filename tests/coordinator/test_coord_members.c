@@ -387,9 +387,50 @@ static void a_revoked_key_does_not_come_back_by_a_join_behind_the_revocation(voi
 	stop(&h);
 }
 
+static void a_node_waits_until_our_own_file_was_read(void **state)
+{
+	(void)state;
+	struct host h;
+	struct msg m;
+	struct coordinator_config config = patient_config();
+	config.model_unknown = true;
+	start(&h, &config, 2);
+	h.data[1] = link_up(&h, record(1).id, COORD_LINK_DATA);
+	h.control[1] = link_up(&h, record(1).id, COORD_LINK_CONTROL);
+	hello(&h, 1);
+	assert_false(sent(&h, h.control[1], MSG_WELCOME, &m) || sent(&h, h.control[1], MSG_REFUSED, &m));
+	assert_non_null(strstr(status(&h).members[0].detail, "has read its model file"));
+	arrive(&h, 2);
+	down(&h, h.control[2], false); // and is gone before
+	struct coord_event ev = {.type = COORD_EV_MODEL};
+	step(&h, &ev);
+	assert_true(sent(&h, h.control[1], MSG_WELCOME, &m));
+	assert_false(sent(&h, h.control[2], MSG_WELCOME, &m));
+	be_ready(&h, 1);
+	assert_string_equal(status(&h).members[0].detail, "");
+	stop(&h);
+}
+
+static void a_node_with_another_file_is_refused_when_ours_was_read(void **state)
+{
+	(void)state;
+	struct host h;
+	struct msg m;
+	struct coordinator_config config = patient_config();
+	config.model_unknown = true;
+	start(&h, &config, 1);
+	arrive(&h, 1);
+	struct coord_event ev = {.type = COORD_EV_MODEL, .u.model.hash = {7}};
+	step(&h, &ev);
+	assert_true(sent(&h, h.control[1], MSG_REFUSED, &m));
+	stop(&h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_node_waits_until_our_own_file_was_read),
+		cmocka_unit_test(a_node_with_another_file_is_refused_when_ours_was_read),
 		cmocka_unit_test(eight_invites_are_outstanding_and_no_more),
 		cmocka_unit_test(an_invite_serves_only_when_it_is_on_disk),
 		cmocka_unit_test(an_invite_expires),

@@ -31,6 +31,9 @@ import made as made_module  # noqa: E402
 DEADLINE_S = 120
 # Nothing under test announces itself on the network of whoever runs the tests (test_discovery.py has a bus of its own).
 os.environ["DBUS_SYSTEM_BUS_ADDRESS"] = "unix:path=/nonexistent/bus"
+# Nor does it leave anything in that user's cache; what is known of the model's file is shared between tests, as between any programs of a machine.
+CACHE = tempfile.TemporaryDirectory(prefix="hearth-cache-")
+os.environ["XDG_CACHE_HOME"] = CACHE.name
 LOG_SHOWN = 6000  # bytes of each log, its end
 
 

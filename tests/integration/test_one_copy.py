@@ -4,6 +4,7 @@ The answers are those of one process with the file, by the hash of all logits.""
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 
@@ -74,7 +75,6 @@ def test_three_nodes_without_the_file_answer_as_one_with_it(cluster):
         assert path.stat().st_mode & 0o777 == 0o600
         assert cache(cluster, name).stat().st_mode & 0o777 == 0o700
         assert abs(fetched(cluster, name) - on_disk(path)) < 2 * MIB
-    assert (cluster.state("coordinator") / "manifest").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_second_start_moves_no_bytes(cluster):
@@ -316,3 +316,67 @@ def test_answers_do_not_wait_for_a_newcomers_download(cluster):
     ask(cluster)
     assert had > 2 * MIB and fetched(cluster, "a") <= on_disk(weights(cluster, "a")) - had + MIB  # and only the rest came
     p.wait_log("loading layers %s to %s of" % said.groups())
+
+
+def own_copy(cluster):
+    """The cluster serves a copy of the model's file, which a test may spoil."""
+    cluster.model = pathlib.Path(shutil.copy(cluster.model, cluster.folder / "own.gguf"))
+    return cluster.model
+
+
+@pytest.mark.covering
+def test_a_file_is_read_once_on_a_machine(cluster):
+    """The first start reads it, while this machine answers; later ones, and other machines' programs on it, know it."""
+    own_copy(cluster)
+    known = cluster.folder / "known-of"
+    first = cluster.serve("--cache", known)
+    cluster.wait_ready()
+    first.wait_log(r"reading own.gguf once, to know its blocks: [\d.]+ of [\d.]+ GB, \d+ MB/s, \d+ s left")
+    first.stop()
+    length = len(first.log())
+    again = cluster.serve("--cache", known)
+    full = cluster.join("full", "--threads", "1", "--cache", known)
+    full.wait_log("joined the cluster")
+    cluster.wait_status(lambda s: node_of(s, "full").get("state") == "ready", 30, "the node with the file")
+    assert "reading own.gguf" not in again.log()[length:] + full.log()
+    again.stop()
+    full.end()
+    said = json.loads(cluster.command("cache", "verify", "--cache", known, "--json").stdout)
+    assert [(pathlib.Path(f["path"]).name, f["blocks_damaged"], f["gone"]) for f in said["files"]] == [("own.gguf", 0, False)]
+    flip(cluster.model, 50 * MIB)  # another file now, by its time of change
+    assert "another file: forgotten" in cluster.command("cache", "verify", "--cache", known).stdout
+
+
+def test_a_file_that_changes_under_the_coordinator_is_given_to_nobody(cluster):
+    path = own_copy(cluster)
+    serving = cluster.serve("--no-node", "--nodes", "1", "--upload-max", "8M")
+    a = join_without(cluster, "a")
+    cluster.wait_status(lambda s: node_of(s, "a").get("blocks", {}).get("bytes_done", 0) > 4 * MIB, 60, "some blocks")
+    good = path.read_bytes()
+    with open(path, "r+b") as f:
+        f.seek(len(good) - 8 * MIB)
+        f.write(b"\0" * (8 * MIB))
+    serving.wait_log(r"own.gguf: is not what it was when this program read it \(block \d+ at byte \d+ differs\)", 60)
+    assert not cluster.status()["ready"]
+    with open(path, "r+b") as f:
+        f.write(good)
+    cluster.wait_ready(100)
+    assert a.is_running() and serving.is_running()
+    a.stop()
+    good = json.loads(cluster.command("cache", "verify", "--cache", cache(cluster, "a"), "--json").stdout)
+    assert good["good"] and good["models"][0]["blocks_damaged"] == 0  # nothing that differed was kept
+
+
+def test_what_is_computed_with_is_not_thrown_out_for_what_may_come(cluster):
+    """A cache that holds a machine's part, and not the next one beside it: the fetch fails, the answers do not."""
+    serving = cluster.serve("--no-node", "--nodes", "2")
+    cluster.join("full", "--threads", "1")
+    cluster.wait_status(lambda s: node_of(s, "full").get("state") == "ready", 60, "the machine with the file")
+    b = join_without(cluster, "b", "--cache-max", "44M")
+    epoch = cluster.wait_ready()["plan_epoch"]
+    had = on_disk(weights(cluster, "b"))
+    cluster.join("more", "--threads", "1")  # thirds now: layers 10 to 19 instead of 15 to 29
+    serving.wait_log(r"node b cannot fetch its layers: .*the cache is full", 60)
+    ask(cluster)
+    assert cluster.status()["plan_epoch"] == epoch
+    assert on_disk(weights(cluster, "b")) >= had and b.is_running()
