@@ -225,6 +225,7 @@ enum err emulate_open(struct emulate **out, const struct topology *t, const stru
 	if (callbacks != NULL)
 		e->callbacks = *callbacks;
 	e->start_ns = poller_clock_ns();
+	awake_open(&e->awake);
 	enum err err = poller_open(&e->poller, step, e, em);
 	if (err == OK)
 		err = raise_descriptors(e, em);
@@ -256,6 +257,7 @@ void emulate_close(struct emulate *e)
 			close(e->listeners[i].watch.fd);
 	}
 	poller_close(&e->poller);
+	awake_close(&e->awake);
 	arena_close(&e->arena);
 	free(e->listeners);
 	free(e->conns);

@@ -174,6 +174,8 @@ static bool read_once(struct conn *c, int side)
 	if (!post_at(c, side, (size_t)n, at_ns, &due_ns))
 		return false;
 	relay_queue_push(&c->queues[side], (uint32_t)n, due_ns);
+	if (due_ns - at_ns < POLLER_EARLY_NS) // no time to make good in what waking takes: the next ones find everybody awake
+		awake_until(&c->e->awake, c->e->start_ns + at_ns + AWAKE_NS);
 	bool more = (uint32_t)n == len;
 	c->sides[side].is_unread = !relay_queue_has_room(&c->queues[side]) || (more && c->sides[side].is_unread);
 	return more;

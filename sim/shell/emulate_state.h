@@ -2,6 +2,7 @@
 #ifndef HEARTH_SIM_SHELL_EMULATE_STATE_H
 #define HEARTH_SIM_SHELL_EMULATE_STATE_H
 
+#include "sim/shell/awake.h"
 #include "sim/shell/emulate.h"
 #include "sim/shell/relay_queue.h"
 
@@ -52,6 +53,7 @@ struct emulate {
 	struct poller poller;
 	struct network network;
 	struct arena arena; // the network's
+	struct awake awake;
 	int64_t start_ns, now_ns;
 	struct relay_listener *listeners;
 	int32_t n_listeners;
