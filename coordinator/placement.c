@@ -131,17 +131,17 @@ bool placement_choose(const struct coordinator *c, const struct chain *ch, bool 
 		*base = ch->base;
 	else
 		first_layout(c, ch, base);
+	bool may_come = ch->base.n_stages == 0 && c->now_ns - c->enough_ns < PLACED_WAIT_NS;
 	for (int32_t i = 0; i < base->n_stages; i++) {
 		struct plan_stage *st = &base->stages[i];
 		alive[i] = is_here(c, ch, st->node);
-		int32_t spare = alive[i] ? -1 : find_spare(c, &st->layers, base);
+		int32_t spare = alive[i] || may_come ? -1 : find_spare(c, &st->layers, base);
 		if (spare >= 0 && (!is_now || prefetch_holds(&c->members[spare], &st->layers))) {
 			st->node = c->members[spare].record.id;
 			alive[i] = true;
 		}
 		n_alive += alive[i];
 	}
-	bool may_come = ch->base.n_stages == 0 && c->now_ns - c->enough_ns < PLACED_WAIT_NS;
 	if (n_alive == 0 || (may_come && n_alive < base->n_stages))
 		return planning_say_missing(c, why, "machines of this chain", n_alive, base->n_stages);
 	enum err e = plan_repair(base, alive, NULL, 0, out);

@@ -236,6 +236,35 @@ static void a_spare_has_room_for_what_was_lost(void **state)
 	stop(&h);
 }
 
+static void who_is_named_is_waited_for_before_another_takes_the_place(void **state)
+{
+	(void)state;
+	struct host h;
+	struct coordinator_config config = placed_config(3, 5);
+	start(&h, &config, 6);
+	for (int32_t i = 1; i <= 6; i++)
+		if (i != 5)
+			arrive(&h, i); // five are enough: the sixth stands by
+	h.now += 2 * S;
+	tick(&h);
+	assert_int_equal(member(&h, 6).chain, -1);
+	arrive(&h, 5);
+	for (int32_t i = 0; i < 3; i++)
+		load_chain(&h, i, 6);
+	assert_int_equal(member(&h, 5).chain, 2);
+	assert_int_equal(member(&h, 6).chain, -1);
+	stop(&h);
+	start(&h, &config, 6);
+	for (int32_t i = 1; i <= 6; i++)
+		if (i != 5)
+			arrive(&h, i);
+	h.now += 11 * S; // long enough
+	tick(&h);
+	load_chain(&h, 2, 6);
+	assert_int_equal(member(&h, 6).chain, 2);
+	stop(&h);
+}
+
 static void neighbours_that_have_room_share_what_nobody_else_takes(void **state)
 {
 	(void)state;
@@ -476,6 +505,7 @@ int main(void)
 		cmocka_unit_test(who_stands_by_takes_a_lost_part_whole),
 		cmocka_unit_test(who_stands_by_does_not_disturb_a_chain_that_loads),
 		cmocka_unit_test(a_spare_has_room_for_what_was_lost),
+		cmocka_unit_test(who_is_named_is_waited_for_before_another_takes_the_place),
 		cmocka_unit_test(neighbours_that_have_room_share_what_nobody_else_takes),
 		cmocka_unit_test(an_answer_moves_when_its_chain_cannot_go_on),
 		cmocka_unit_test(an_answer_waits_for_its_chain_as_long_as_it_took_to_compute),
