@@ -2,6 +2,7 @@
 
 #include "base/wire_type.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define CTX_DEFAULT 4096
@@ -66,6 +67,25 @@ static enum err check_split(const struct options *o, const struct model *m, stru
 	return errmsg_fail(em, ERR_RANGE, "--split gives out %lld layers, %s has %d", (long long)sum, o->model, model_hparams(m)->n_layers);
 }
 
+// fill_placement: whoever is named is waited for, unless --nodes says how many.
+static enum err fill_placement(struct cluster_host *h, const struct options *o, struct coordinator_config *c, struct errmsg *em)
+{
+	if (o->place == NULL)
+		return OK;
+	if (o->split.n > 0 || o->replicas > 1 || o->rounds > 1)
+		return errmsg_fail(em, ERR_RANGE, "--place says who holds which layers, and how often: leave out %s",
+			o->split.n > 0 ? "--split" : o->replicas > 1 ? "--replicas" : "--rounds");
+	enum err e = placement_words_parse(o->place, c->n_layers, &h->placement, em);
+	if (e != OK)
+		return e;
+	bool is_here = c->has_local_node && placement_words_find(h->placement, c->local_name) > 0;
+	c->n_chains = h->placement->n_chains;
+	c->placement = h->placement->chains;
+	c->limits.nodes_max = SWARM_NODES_MAX; // with those who stand by
+	c->n_nodes_min = o->nodes > 0 ? o->nodes : h->placement->n_stages - is_here;
+	return OK;
+}
+
 static enum err fill_core(struct cluster_host *h, const struct options *o, int32_t n_slots, const struct cluster_host_serve *serve,
 	struct coordinator_config *c, struct errmsg *em)
 {
@@ -93,9 +113,11 @@ static enum err fill_core(struct cluster_host *h, const struct options *o, int32
 	memcpy(c->split, o->split.layers, sizeof c->split);
 	text_copy(c->local_name, sizeof c->local_name, serve->name ? serve->name : "here");
 	fill_stop_ids(h->tokenizer, c);
-	if (o->replicas == 1 && o->nodes > NODES_MAX)
+	if (o->replicas == 1 && o->place == NULL && o->nodes > NODES_MAX)
 		return errmsg_fail(em, ERR_LIMIT, "--nodes %d: one chain takes at most %d machines; more need --replicas", o->nodes, NODES_MAX);
 	enum err e = check_split(o, h->model, em);
+	if (e == OK)
+		e = fill_placement(h, o, c, em);
 	if (e != OK)
 		return e;
 	if (c->chunk_max < 1)
@@ -198,6 +220,7 @@ void cluster_host_close(struct cluster_host *h)
 	worker_close(h->worker);
 	tokenizer_close(h->tokenizer);
 	model_close(h->model);
+	free(h->placement);
 	loop_close(&h->loop);
 	memset(h, 0, sizeof *h);
 }

@@ -8,6 +8,7 @@
 #include "cli/host_budget.h"
 #include "cli/host_profile.h"
 #include "cli/options.h"
+#include "cli/placement_words.h"
 #include "coordinator/shell/coord_runtime.h"
 #include "engine/worker.h"
 #include "model/model.h"
@@ -24,6 +25,7 @@ struct cluster_host {
 	struct local_link *local_control, *local_data;
 	struct node_runtime *node;   // NULL with --no-node
 	struct coord_runtime *coord;
+	struct placement_words *placement; // owned; NULL without --place
 	struct host_budget budget;   // zero without --mem
 	struct host_profile profile; // of serve
 	int64_t load_ns;             // what opening took

@@ -8,6 +8,7 @@
 #include "node/shell/node_blocks.h"
 
 #include <stddef.h>
+#include <string.h>
 
 // What a process takes beyond what it has when the cap is parted: threads, SQLite, HTTP, links, the allocator's own. Measured with the demo
 // model (docs/memory.md), and doubled.
@@ -25,11 +26,28 @@ struct measuring {
 	uint64_t program_anon, program_file, kept, blocks;
 };
 
+// placed_layers: those of a placement, or the most of anybody in it: who stands by may take them.
+static int32_t placed_layers(const struct coordinator_config *c)
+{
+	int32_t most = 0;
+	for (int32_t i = 0; i < c->n_chains; i++) {
+		for (int32_t k = 0; k < c->placement[i].n_stages; k++) {
+			const struct placed_stage *st = &c->placement[i].stages[k];
+			if (strcmp(st->name, c->local_name) == 0)
+				return st->n_layers;
+			most = st->n_layers > most ? st->n_layers : most;
+		}
+	}
+	return most;
+}
+
 // n_layers_here guesses how many layers this machine will hold: what the operator says, else an even share.
 static int32_t n_layers_here(const struct options *o, const struct coordinator_config *c)
 {
 	if (!c->has_local_node)
 		return 0;
+	if (c->placement != NULL)
+		return placed_layers(c);
 	if (o->split.n > 0)
 		return o->split.layers[0] < c->n_layers ? o->split.layers[0] : c->n_layers;
 	return (c->n_layers + o->nodes) / (o->nodes + 1);

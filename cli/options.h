@@ -130,6 +130,7 @@ struct options {
 	int32_t dead_after;   // ms
 	int32_t nodes;
 	int32_t replicas;
+	const char *place; // NULL: none; placement_words_parse reads it
 	struct host_port_list advertise;
 
 	// serve, join

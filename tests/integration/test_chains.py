@@ -62,3 +62,23 @@ def test_an_answer_moves_when_its_chain_is_gone(cluster):
     ends_as_alone(cluster, answers)
     status = cluster.status()
     assert not status["chains"][0]["ready"] and status["ready"]
+
+
+@pytest.mark.deadline(240)
+def test_machines_hold_what_the_placement_says(cluster):
+    cluster.serve("--name", "desk", "--place", "c=12,desk=18/b=30")
+    for name in "dcb":
+        cluster.join(name, "--threads", "1")
+    status = cluster.wait_status(lambda s: len(s.get("chains", [])) == 2 and all(c["ready"] for c in s["chains"]), 90, "two chains")
+    at = {n["name"]: (n["chain"], n["stage"], n["layers"]) for n in status["nodes"] if "stage" in n}
+    assert at == {"c": (0, 0, [[0, 12]]), "desk": (0, 1, [[12, 30]]), "b": (1, 0, [[0, 30]])}
+    assert cluster.run(PROMPT, n=16)["output_ids"] == cluster.run_alone(PROMPT, n=16)["output_ids"]
+    cluster.processes["b"].kill()  # d stands by
+    cluster.wait_status(lambda s: s["chains"][1]["ready"] and any(n["name"] == "d" and n.get("chain") == 1 for n in s["nodes"]), 60, "d in its place")
+
+
+def test_a_placement_that_does_not_hold_the_model_once_is_refused(cluster):
+    for options, words in ((["--place", "a=15,b=14"], "chain 0 gives out 29 layers, the model has 30"), (["--place", "a=30", "--rounds", "2"], "leave out --rounds"),
+                           (["--place", "a=30/a=30"], "a is named twice")):
+        p = cluster.command("serve", cluster.model, "--state", cluster.state("x"), "--no-http", "--listen", "127.0.0.1:0", *options, check=False)
+        assert p.returncode != 0 and words in p.stderr, p.stderr

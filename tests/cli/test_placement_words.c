@@ -1,0 +1,90 @@
+#include "cli/placement_words.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void machines_and_chains_are_read_in_order(void **state)
+{
+	(void)state;
+	struct placement_words *w;
+	struct errmsg em = {""};
+	assert_int_equal(placement_words_parse("a=15,b-2.x_=15/attic=30", 30, &w, &em), OK);
+	assert_int_equal(w->n_chains, 2);
+	assert_int_equal(w->n_stages, 3);
+	assert_int_equal(w->chains[0].n_stages, 2);
+	assert_string_equal(w->chains[0].stages[1].name, "b-2.x_");
+	assert_int_equal(w->chains[0].stages[1].n_layers, 15);
+	assert_int_equal(w->chains[1].n_stages, 1);
+	assert_string_equal(w->chains[1].stages[0].name, "attic");
+	assert_int_equal(placement_words_find(w, "attic"), 30);
+	assert_int_equal(placement_words_find(w, "cellar"), 0);
+	free(w);
+}
+
+static void mistakes_are_named(void **state)
+{
+	(void)state;
+	static const struct { const char *text, *words; } bad[] = {
+		{"", "does not begin with NAME=LAYERS"}, {"a", "NAME=LAYERS"}, {"a=", "NAME=LAYERS"}, {"=3", "NAME=LAYERS"}, {"a=0", "1 to 1024"},
+		{"a=-3", "NAME=LAYERS"}, {"a=1025", "NAME=LAYERS"}, {"a=4294967326", "NAME=LAYERS"}, {"a=15,", "\"\" does not begin"}, {"a=30/", "\"\" does not begin"},
+		{"a=15 b=15", "\" b=15\" is not understood"}, {"a=15,b=14", "chain 0 gives out 29 layers, the model has 30"},
+		{"a=30/b=31", "chain 1 gives out 31 layers"}, {"a=15,a=15", "a is named twice"}, {"a=30/a=30", "a is named twice"}, {"a b=30", "NAME=LAYERS"}};
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		struct placement_words *w;
+		struct errmsg em = {""};
+		assert_int_not_equal(placement_words_parse(bad[i].text, 30, &w, &em), OK);
+		assert_null(w);
+		if (strstr(em.text, bad[i].words) == NULL)
+			fail_msg("%s: \"%s\" does not say \"%s\"", bad[i].text, em.text, bad[i].words);
+	}
+}
+
+// repeat writes `n` machines, from number `first` on, of `layers` each.
+static size_t repeat(char *to, int first, int n, int layers)
+{
+	size_t len = 0;
+	for (int i = 0; i < n; i++)
+		len += (size_t)sprintf(to + len, "%sm%d=%d", i > 0 ? "," : "", first + i, layers);
+	return len;
+}
+
+static void no_bound_is_passed(void **state)
+{
+	(void)state;
+	static char text[64 * 1024];
+	struct placement_words *w;
+	struct errmsg em = {""};
+	repeat(text, 0, STAGES_MAX, 1);
+	assert_int_equal(placement_words_parse(text, STAGES_MAX, &w, &em), OK);
+	free(w);
+	repeat(text, 0, STAGES_MAX + 1, 1);
+	assert_int_equal(placement_words_parse(text, STAGES_MAX + 1, &w, &em), ERR_LIMIT);
+	size_t len = 0;
+	for (int c = 0; c <= CHAINS_MAX; c++)
+		len += (size_t)sprintf(text + len, "%s", c > 0 ? "/" : ""), len += repeat(text + len, 100 * c, STAGES_MAX, 1);
+	assert_int_equal(placement_words_parse(text, STAGES_MAX, &w, &em), ERR_LIMIT); // 17 chains, and 1,088 machines
+	char name[NAME_CAP + 8];
+	memset(name, 'n', sizeof name);
+	memcpy(name + NAME_CAP, "=30", 4);
+	assert_int_equal(placement_words_parse(name, 30, &w, &em), ERR_FORMAT);
+	memcpy(name + NAME_CAP - 1, "=30", 4);
+	assert_int_equal(placement_words_parse(name, 30, &w, &em), OK);
+	free(w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(machines_and_chains_are_read_in_order),
+		cmocka_unit_test(mistakes_are_named),
+		cmocka_unit_test(no_bound_is_passed),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
