@@ -93,8 +93,8 @@ static const struct option table[] = {
 			"(cost), or everybody as many (even)"},
 	{.flag = "--rounds", .key = "cluster.rounds", .commands = FOR_SERVE, .kind = OPTION_INT, .offset = AT(rounds), .preset = "1",
 		.min = 1, .max = ROUNDS_MAX, .placeholder = "K",
-		.help = "trips of a token round the machines, fewer where none has so many layers: with more than one, each reads the weights of its next layers while "
-			"others compute"},
+		.help = "trips of a token round the machines, by hand when it is more than 1 (fewer where none has so many layers); else the plan chooses, and even ones "
+			"make 1. With more than one, each machine reads the weights of its next layers while others compute"},
 	{.flag = "--no-node", .key = "cluster.no_node", .commands = FOR_SERVE, .kind = OPTION_BOOL, .offset = AT(no_node),
 		.help = "hold no layers on this machine"},
 	{.flag = "--nodes", .key = "cluster.nodes", .commands = FOR_SERVE, .kind = OPTION_INT, .offset = AT(nodes), .preset = "0",
