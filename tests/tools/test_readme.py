@@ -105,7 +105,7 @@ def test_make_check_runs_what_it_says():
 
 
 def test_the_weight_types_it_lists_are_those_that_have_products():
-    text = re.search(r"weight types other than ([\w, ]+)\.", README).group(1)
+    text = re.search(r"weight types other than ([\w, ]+)\.", flat("What is not there yet")).group(1)
     kernels = (ROOT / "kernels" / "kernels.c").read_text() + (ROOT / "kernels" / "weight_block.c").read_text()
     for name in re.split(r", | and ", text):
         assert re.search(r"\bDTYPE_%s\b" % name, kernels), name
@@ -124,6 +124,10 @@ def section(title):
     return README[README.index("\n## %s\n" % title):].split("\n## ")[1]
 
 
+def flat(title):
+    return " ".join(section(title).split())
+
+
 def test_the_folders_of_the_tour_are_those_that_have_sources():
     listed = set(re.findall(r"(?:^ {4}| {2,})([a-z]+(?:/shell)?)/(?= |:)", section("Follow one token"), re.M))
     have = {str(f.parent.relative_to(ROOT)) for d in ROOT.iterdir() if d.is_dir() and d.name not in ("build", "tests", "bench", "tools") for f in d.rglob("*.c")}
@@ -131,7 +135,7 @@ def test_the_folders_of_the_tour_are_those_that_have_sources():
 
 
 def test_the_section_on_memory_tells_of_rounds():
-    text = section("Models bigger than memory")
+    text = flat("Models bigger than memory")
     options = (ROOT / "cli" / "option_table.c").read_text()
     assert "`hearth serve big.gguf --rounds K`" in text and "bits do not change" in text
     assert re.search(r'"--rounds".*FOR_SERVE,', options)
@@ -140,7 +144,7 @@ def test_the_section_on_memory_tells_of_rounds():
 
 
 def test_what_it_says_is_not_there_is_not():
-    text = section("What is not there yet")
+    text = flat("What is not there yet")
     sources = [f for d in ("kernels", "engine", "net", "partition", "cli", "coordinator", "model") for f in (ROOT / d).rglob("*.[ch]")]
     code = "\n".join(f.read_text() for f in sources)
     for what, sign in (("NEON", "arm_neon.h"), ("io_uring", "liburing.h"), ("Tensor parallelism", "tp_members"), ("No GPU", "cuda")):
@@ -150,5 +154,17 @@ def test_what_it_says_is_not_there_is_not():
         assert there not in text
 
 
-def test_its_lines_are_no_longer_than_they_were():
-    assert max(len(line) for line in README.splitlines()) <= 257
+def test_its_text_is_wrapped_and_its_links_lead_somewhere():
+    prose = [line for line in README.splitlines() if not line.startswith(("|", "    "))]
+    assert max(len(line) for line in prose) <= 130
+    headings = {re.sub(r"[^a-z0-9 -]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^## (.*)$", README, re.M)}
+    assert set(re.findall(r"\]\(#([^)]*)\)", README)) <= headings
+
+
+def test_each_document_is_linked_from_it():
+    assert [f.name for f in (ROOT / "docs").glob("*.md") if "](docs/%s)" % f.name not in README] == []
+
+
+def test_a_command_line_stands_in_it_once():
+    lines = [line.strip() for line in re.findall(r"^ {4,}((?:build/bin/)?hearth .*|make .*|python3 .*|curl .*)$", README, re.M)]
+    assert len(lines) > 15 and sorted(set(lines)) == sorted(lines)
