@@ -31,6 +31,7 @@
 #define LOOK_NS INT64_C(2500000000)
 #define PATIENCE_MS 3000
 #define SAMPLES 12
+#define FOUND_TRIED_MAX 3 // of those that announce themselves: each takes two seconds
 #define ROOT "" // of /proc and /sys
 
 struct doctor {
@@ -195,7 +196,8 @@ static void try_membership(struct doctor *d, const struct membership *m)
 	keys_close(&keys);
 }
 
-static void look_at_membership(struct doctor *d)
+// look_at_membership: false when this machine is no member of anything.
+static bool look_at_membership(struct doctor *d)
 {
 	char path[STATE_PATH_CAP + 16];
 	struct membership *m = malloc(sizeof *m);
@@ -209,17 +211,28 @@ static void look_at_membership(struct doctor *d)
 	if (m != NULL)
 		sodium_memzero(m, sizeof *m);
 	free(m);
+	return e != ERR_NOT_FOUND;
+}
+
+// look_at_found tries those that announce themselves, for a machine that may want to join one.
+static void look_at_found(struct doctor *d)
+{
+	struct found_coordinator all[FOUND_SHOWN_MAX];
+	uint32_t n = found_list_coordinators(&d->found.list, all);
+	for (uint32_t i = 0; i < n && i < FOUND_TRIED_MAX && d->signo == 0; i++)
+		try_address(d, "a program", all[i].addrs[0]);
 }
 
 static void look_at_coordinator(struct doctor *d)
 {
 	char addr[HOST_PORT_TEXT_CAP];
-	if (options_given(d->ctx->opts, offsetof(struct options, to))) {
+	bool is_given = options_given(d->ctx->opts, offsetof(struct options, to));
+	if (is_given) {
 		host_port_format(&d->ctx->opts->to, addr);
 		try_address(d, "a program", addr);
 	}
-	if (d->signo == 0)
-		look_at_membership(d);
+	if (d->signo == 0 && !look_at_membership(d) && !is_given)
+		look_at_found(d);
 }
 
 // ---- all of it

@@ -43,6 +43,7 @@ struct joining {
 	struct node_runtime *node;
 	struct membership member;
 	struct discovery *discovery; // of the coordinator, for as long as this runs; NULL with --no-discovery
+	bool is_lan_off;             // nobody can be found on the network, and that was said
 	struct address_list found;   // where it announces itself: tried behind the addresses of the membership
 	struct link_limits limits;
 	uint8_t boot_id[LNK1_BOOT_ID_LEN];
@@ -136,6 +137,7 @@ static enum err show_coordinators(struct joining *j, struct errmsg *em)
 	enum err e = search(j, NULL, &r, em);
 	if (e == OK)
 		lan_search_print(stderr, &r);
+	j->is_lan_off = e == OK && r.state == DISCOVERY_OFF;
 	return e;
 }
 
@@ -146,7 +148,7 @@ static enum err find_coordinator(struct joining *j, const uint8_t pk[KEY_BYTES],
 	struct node_id id;
 	char fingerprint[FINGERPRINT_TEXT_CAP];
 	*found = (struct address_list){0};
-	if (!options_discovery(j->ctx->opts))
+	if (!options_discovery(j->ctx->opts) || j->is_lan_off)
 		return OK;
 	lnk1_node_id(pk, id.b);
 	fingerprint_text(&id, fingerprint);

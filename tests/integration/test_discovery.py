@@ -74,6 +74,16 @@ def test_a_node_finds_its_coordinator_at_another_address_than_it_had(clusters, l
     here.wait_ready()
 
 
+def test_doctor_tells_who_is_there_and_tries_it(clusters):
+    here, there = clusters
+    p, fingerprint = serve(here, "--name", "kitchen")
+    p.wait_log("announced on the local network")
+    report = json.loads(there.command("doctor", "--json", "--state", there.state("x")).stdout)
+    found = [(f["check"], f["level"], f["found"]) for f in report["findings"]]
+    assert ("coordinator", "ok", "kitchen (%s) announces itself at 10.77.0.1:7433" % fingerprint) in found
+    assert ("reachability", "ok", "a program answers at 10.77.0.1:7433") in found
+
+
 def test_liars_cannot_keep_a_node_from_its_coordinator(clusters, lan):
     """Five hundred coordinators with names that move a terminal, and three that claim the real one's fingerprint where nobody is."""
     here, there = clusters
