@@ -125,3 +125,14 @@ def test_without_discovery_nothing_is_announced_and_nobody_looked_for(clusters):
     node = join(there, invite(here)["invite"], "--no-discovery")
     here.wait_ready()
     assert "local network" not in p.log() + node.log()[node.log().index("names no address"):].replace("local network first", "")
+
+
+def test_link_local_ipv6_addresses_are_enough(clusters, lan):
+    here, there = clusters
+    for m in lan.machines:
+        m.run("ip", "-4", "addr", "flush", "dev", "eth0")
+    p = here.serve("--no-node", "--nodes", "1", listen="[::]:7433")
+    p.wait_log("announced on the local network")
+    node = there.join("pi", invite=invite(here, "--no-address")["invite"], listen="[::]:7434")
+    node.wait_log(r"announces itself at \[fe80::[0-9a-f:]+%eth0\]:7433")
+    here.wait_ready()
