@@ -26,13 +26,14 @@ static struct place place_of(int32_t i, int32_t n)
 	return (struct place){WIDTH / 2.0 + RADIUS * sin, MARGIN + RADIUS - RADIUS * cos};
 }
 
+// A way up has its label below the line: of two machines both ways are one line.
 static void draw_hop(FILE *to, const struct plan_report *r, int32_t from, int32_t next, struct place a, struct place b)
 {
 	struct cost_case c = plan_case(r);
 	double s = cost_hop_s(&c, from, next, 1);
 	fprintf(to, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#3f9a63\" stroke-width=\"2\"/>\n<text x=\"%.1f\" y=\"%.1f\" "
 		"text-anchor=\"middle\" fill=\"#3f9a63\">%s</text>\n",
-		a.x, a.y, b.x, b.y, (a.x + b.x) / 2, (a.y + b.y) / 2 - 4, quantity_print(QUANTITY_TIME, s).text);
+		a.x, a.y, b.x, b.y, (a.x + b.x) / 2, (a.y + b.y) / 2 + (b.y < a.y ? 13 : -4), quantity_print(QUANTITY_TIME, s).text);
 }
 
 static void draw_machine(FILE *to, const struct plan_report *r, int32_t device, const struct solve_stage_account *s, struct place p)
@@ -67,8 +68,8 @@ static void draw_ring(FILE *to, const struct plan_report *r)
 		draw_machine(to, r, p->head, NULL, place_of(0, n));
 	for (int32_t i = 0; i < p->n_stages; i++)
 		draw_machine(to, r, p->stages[i].device, &r->account.stages[i], place_of(i + extra, n));
-	fprintf(to, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" font-size=\"14\">%" PRId32 " round%s, %s per token</text>\n", WIDTH / 2.0, MARGIN + RADIUS,
-		p->n_rounds, p->n_rounds > 1 ? "s" : "", quantity_print(QUANTITY_TIME, r->result.verdict.token_s).text);
+	fprintf(to, "<text x=\"%.1f\" y=\"24\" text-anchor=\"middle\" font-size=\"14\">%" PRId32 " round%s, %s per token</text>\n", WIDTH / 2.0, p->n_rounds,
+		p->n_rounds > 1 ? "s" : "", quantity_print(QUANTITY_TIME, r->result.verdict.token_s).text);
 }
 
 enum err plan_print_svg(FILE *to, const struct plan_report *r, struct errmsg *em)
@@ -80,7 +81,7 @@ enum err plan_print_svg(FILE *to, const struct plan_report *r, struct errmsg *em
 		return e;
 	char title[NAME_CAP + 40];
 	int ring_height = 2 * MARGIN + 2 * (int)RADIUS;
-	snprintf(title, sizeof title, "%s: the first of many tokens", r->model->name);
+	snprintf(title, sizeof title, "%s: a few tokens of an answer under way", r->model->name);
 	fprintf(to, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"11\">\n"
 		"<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
 		WIDTH, ring_height + report_svg_height(&chart));

@@ -30,11 +30,11 @@ def layers(p):
 
 @pytest.fixture(scope="module")
 def home():
-    return said("llama-3.3-70b", "--cluster", HOME)
+    return said("llama-3.3-70b", "--cluster", HOME, "--rounds", 3)  # as many as the best plan has: one number asks less of the solver than eight
 
 
 def test_the_text_has_plan_prediction_reasons_and_what_if():
-    ran = plan("llama-3.3-70b", "--cluster", HOME)
+    ran = plan("llama-3.3-70b", "--cluster", HOME, "--rounds", 2)
     assert ran.returncode == 0 and ran.stderr == ""
     for words in ("llama-3.3-70b-q4_k: 80 layers", "\nPlan: ", "; coordinator desk", "per token (TPOT)", "to the first token (TTFT)", "waits for\n".strip(), "\nWhy:\n",
                   "what limits it", "\nWhat if", "twice the memory of pi-kitchen", "without laptop-anna", "with a graphics card of 8 GB", "at a gigabit wire",
@@ -43,7 +43,9 @@ def test_the_text_has_plan_prediction_reasons_and_what_if():
 
 
 def test_the_json_agrees_with_itself_and_with_the_next_run(home):
-    assert home == said("llama-3.3-70b", "--cluster", HOME)
+    best = said("llama-3.3-70b", "--cluster", HOME, "--no-what-if")
+    assert best["plan"] == home["plan"] and best["derived"] == home["derived"]
+    assert best == said("llama-3.3-70b", "--cluster", HOME, "--no-what-if")
     a = home["account"]
     assert home["tpot_s"] == pytest.approx(a["compute_s"] + a["stall_s"] + a["links_s"] + a["head_s"], rel=1e-6)
     assert home["tokens_per_s"] == pytest.approx(1 / home["tpot_s"])
@@ -60,7 +62,7 @@ def test_what_can_only_help_is_never_slower(home):
     better = [q for q in home["what_if"] if q["change"] in ("memory", "accelerator", "wire")]
     assert {q["change"] for q in better} == {"memory", "accelerator", "wire"}
     assert all(q["tpot_s"] <= home["tpot_s"] * (1 + 1e-9) for q in better)
-    worse = [q for q in home["what_if"] if q["change"] in ("without", "one_round", "no_disks") and q["tpot_s"]]
+    worse = [q for q in home["what_if"] if q["change"] in ("without", "no_disks") and q["tpot_s"]]
     assert worse and all(q["tpot_s"] >= home["tpot_s"] * .99 for q in worse)
 
 
@@ -109,11 +111,12 @@ def test_the_picture_is_well_formed(tmp_path):
 
 def test_a_plan_that_streams_more_than_it_hides_names_the_machine_and_its_disk(tmp_path):
     """A Pi with an SD card that must hold more than fits."""
-    ran = plan("llama-3.3-70b", "--cluster", HOME, "--layers", "pi-attic=20", "--no-what-if")
+    args = ("llama-3.3-70b", "--cluster", HOME, "--layers", "pi-attic=20", "--rounds", 2, "--no-what-if")
+    ran = plan(*args)
     assert ran.returncode == 0
     line = re.search(r"pi-attic streams more than it can hide: (\S+ GB) for each token from an SD card at 80 MB/s take (\S+ s), and the token waits (\S+ s)", ran.stdout)
     assert line, ran.stdout
-    p = said("llama-3.3-70b", "--cluster", HOME, "--layers", "pi-attic=20", "--no-what-if")
+    p = said(*args)
     pi = next(s for s in p["plan"]["stages"] if s["device"] == "pi-attic")
     assert pi["streams_more_than_it_hides"] and pi["read_s"] > pi["stall_s"] > 1
     assert p["account"]["bottleneck"] in ("stall", "disk") and p["account"]["bottleneck_device"] == "pi-attic"
@@ -138,7 +141,7 @@ def test_on_primas_testbed_our_plans_beat_the_published_times():
     # With the memory as published, and rounds allowed or not.
     assert on_testbed("60b", "prima-a")["tpot_s"] < 468 * MS
     assert 674 * MS < on_testbed("70b", "prima-a")["tpot_s"] < on_testbed("70b", "prima-a", "--rounds", 1)["tpot_s"]
-    why = plan(PUBLISHED / "prima-70b.toml", "--cluster", CLUSTERS / "prima-a-os.toml", "--prompt", 16)
+    why = plan(PUBLISHED / "prima-70b.toml", "--cluster", CLUSTERS / "prima-a-os.toml", "--prompt", 16)  # with what one round would take
     assert "2 rounds cost 2 times the hops of one, and give the disks time to read" in why.stdout
     assert "only what does not fit is read, 7 % of the model" in why.stdout
     assert "D3.memory = 12.125 GiB: published figure over 0.8" in why.stdout
