@@ -272,7 +272,8 @@ static void each_step_of_a_batch_that_fails_is_told_with_its_own_words(void **st
 	static const struct {
 		uint64_t session;
 		const char *text;
-	} want[] = {{7, "layer 3, position 0: not finite"}, {8, "input or output failed"}};
+		enum step_failure code;
+	} want[] = {{7, "layer 3, position 0: not finite", STEP_NON_FINITE}, {8, "input or output failed", STEP_WEIGHTS}};
 	size_t n = 0;
 	for (int32_t i = 0; i < h.fx->n; i++) {
 		struct msg m;
@@ -284,10 +285,34 @@ static void each_step_of_a_batch_that_fails_is_told_with_its_own_words(void **st
 		assert_true(n < ARRAY_LEN(want));
 		assert_int_equal(m.u.step_failed.session.v, want[n].session);
 		assert_string_equal(m.u.step_failed.error, want[n].text);
+		assert_int_equal(m.u.step_failed.code, want[n].code);
 		n++;
 	}
 	assert_int_equal(n, ARRAY_LEN(want));
 	stop(&h);
+}
+
+static void what_a_step_failed_of_decides_what_the_coordinator_does(void **state)
+{
+	(void)state;
+	static const struct {
+		enum err err;
+		enum step_failure code;
+	} of[] = {{ERR_IO, STEP_WEIGHTS}, {ERR_STATE, STEP_WEIGHTS}, {ERR_RANGE, STEP_NOT_KEPT}, {ERR_NON_FINITE, STEP_NON_FINITE}, {ERR_NOMEM, STEP_OTHER}};
+	for (size_t i = 0; i < ARRAY_LEN(of); i++) {
+		struct host h;
+		struct msg m;
+		uint32_t prev, next;
+		join_ring(&h, &prev, &next);
+		send_step(&h, prev, 1, 6, 0);
+		struct node_event ev = {.type = NODE_EV_FORWARD_DONE, .u.forward_done.id = forward_id(&h)};
+		ev.u.forward_done.errs = &of[i].err;
+		step(&h, &ev);
+		assert_true(sent(&h, MSG_STEP_FAILED, &m));
+		assert_int_equal(m.u.step_failed.code, of[i].code);
+		assert_int_equal(status(&h).n_bufs_used, 0);
+		stop(&h);
+	}
 }
 
 int main(void)
@@ -304,6 +329,7 @@ int main(void)
 		cmocka_unit_test(the_engine_is_let_go_of_when_it_is_free),
 		cmocka_unit_test(round_trips_to_neighbours_are_told_to_the_coordinator),
 		cmocka_unit_test(each_step_of_a_batch_that_fails_is_told_with_its_own_words),
+		cmocka_unit_test(what_a_step_failed_of_decides_what_the_coordinator_does),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
