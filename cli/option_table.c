@@ -259,7 +259,7 @@ static const struct option table[] = {
 		.help = "what is to be fast: the time per token, the time to the first one, or N answers at once"},
 	{.flag = "--context", .commands = FOR_PLAN, .kind = OPTION_INT, .offset = AT(plan_context), .min = 2, .max = CTX_MAX, .placeholder = "N",
 		.preset_words = "serving.ctx of the file, else 4096", .help = "tokens of prompt and answer that there must be memory for"},
-	{.flag = "--prompt", .commands = FOR_PLAN, .kind = OPTION_INT, .offset = AT(plan_prompt), .preset = "256", .min = 1, .max = CTX_MAX, .placeholder = "N",
+	{.flag = "--prompt", .commands = FOR_PLAN, .kind = OPTION_INT, .offset = AT(plan_prompt), .preset = "256", .preset_words = "256, or half of the context", .min = 1, .max = CTX_MAX, .placeholder = "N",
 		.help = "tokens of the prompt whose time to the first token is predicted"},
 	{.flag = "--max-devices", .commands = FOR_PLAN, .kind = OPTION_INT, .offset = AT(plan_devices_max), .min = 1, .max = STAGES_MAX, .placeholder = "N",
 		.preset_words = "no limit", .help = "machines that hold layers at most"},

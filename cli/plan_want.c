@@ -125,7 +125,8 @@ static enum err put_params(const struct options *o, struct plan_report *r, struc
 {
 	const struct scenario *s = r->cluster;
 	r->ctx_len = o->plan_context > 0 ? o->plan_context : s->ctx_len;
-	r->n_prompt = o->plan_prompt;
+	bool is_given = options_given(o, offsetof(struct options, plan_prompt));
+	r->n_prompt = !is_given && o->plan_prompt > r->ctx_len / 2 ? r->ctx_len / 2 : o->plan_prompt;
 	r->chunk = s->chunk;
 	if (r->n_prompt > r->ctx_len)
 		return errmsg_fail(em, ERR_USAGE, "--prompt: %d tokens, and the context has room for %d: see --context", r->n_prompt, r->ctx_len);

@@ -92,6 +92,11 @@ def test_objectives_are_met_by_their_own_plans():
     assert many["streams_tokens_per_s"] >= tpot["tokens_per_s"] * .99 and tpot["streams_tokens_per_s"] is None
 
 
+def test_the_prompt_is_half_of_a_short_context_unless_it_is_given():
+    args = ("8B", "--cluster", HOME, "--no-what-if", "--context", 100)
+    assert (said(*args)["prompt"], said(*args, "--prompt", 90)["prompt"], said("8B", "--cluster", HOME, "--no-what-if")["prompt"]) == (50, 90, 256)
+
+
 def test_a_model_file_gives_its_own_bytes(model):
     p = said(model, "--cluster", HOME, "--no-what-if")
     inspected = json.loads(subprocess.run([HEARTH, "inspect", model, "--json"], capture_output=True, timeout=30 * PATIENCE).stdout)
