@@ -189,6 +189,7 @@ static void streams_share_the_ring_until_somebody_never_rests(void **state)
 	assert_near(each, 0.6); // m1 is busy all the time
 	f.devices[1].cap_bytes = 3000000000;
 	f.devices[1].disk_rate = 0.5e9;
+	f.devices[0].cpu_flops = f.devices[1].cpu_flops = 1e15; // four tokens are computed as fast as one
 	f.plan.stages[1].n_streamed = COST_STREAM_LEAST; // 26 units of 0.25 s are read, once for all
 	assert_int_equal(cost_streams(&f.c, 4, &a, &each), OK);
 	assert_near(each, 26 * 0.25 / 4);
