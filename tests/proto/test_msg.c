@@ -138,7 +138,7 @@ static void values_outside_their_range_are_refused_by_name(void **state)
 	m.u.hello.name[0] = '\0';
 	refused(&m, "name");
 	msg_sample(MSG_STEP_FAILED, &m);
-	m.u.step_failed.code = (enum step_failure)4;
+	m.u.step_failed.code = (enum step_failure)5;
 	refused(&m, "code");
 }
 
