@@ -60,7 +60,7 @@ void doctor_watch_take(struct doctor_watch *w, const json_t *status)
 static void check_state(const json_t *node, struct doctor_report *r)
 {
 	const char *state = text(node, "state"), *name = text(node, "name"), *detail = text(node, "detail");
-	if (strcmp(state, "ready") == 0 || strcmp(state, "standby") == 0 || strcmp(state, "connected") == 0)
+	if (strcmp(state, "ready") == 0 || strcmp(state, "standby") == 0 || strcmp(state, "connected") == 0 || strcmp(state, "fetching") == 0)
 		doctor_add(r, DOCTOR_OK, "node", NULL, "%s: %s", name, state);
 	else if (strcmp(state, "absent") == 0)
 		doctor_add(r, DOCTOR_WARNING, "node", "start hearth join on it; if it runs, hearth doctor on it says what it cannot reach", "%s: is not connected%s%s", name,
