@@ -270,11 +270,12 @@ static void on_start(struct fetch *f, const struct fetch_event *ev)
 	f->n_repeated = 0;
 }
 
-// free_source returns a place for another source: an unused one, else that of one that is gone and owes nothing.
-static struct fetch_source *free_source(struct fetch *f)
+// free_source returns a place for another source: an unused one, else that of one that is gone and owes nothing. The first is kept for the
+// origin, however many members were here before it.
+static struct fetch_source *free_source(struct fetch *f, bool is_origin)
 {
 	struct fetch_source *gone = NULL;
-	for (int32_t i = 0; i < f->limits.sources_max; i++) {
+	for (int32_t i = is_origin ? 0 : 1; i < f->limits.sources_max; i++) {
 		struct fetch_source *s = &f->sources[i];
 		if (s->handle == 0)
 			return s;
@@ -294,7 +295,7 @@ static void on_source_up(struct fetch *f, const struct fetch_event *ev)
 {
 	struct fetch_source *s = find_source(f, ev->source);
 	if (s == NULL)
-		s = free_source(f);
+		s = free_source(f, ev->u.up.is_origin);
 	if (s == NULL)
 		return; // enough of them
 	if (s->handle != ev->source) {

@@ -23,7 +23,7 @@ struct world {
 	uint64_t *words, *own_words;
 	struct block_set set, have;
 	int64_t now_ns;
-	int32_t n_asked[N_SOURCES + 2];  // of each source
+	int32_t n_asked[N_SOURCES + 3];  // of each source
 	struct {
 		uint32_t source, block;
 	} open[256];
@@ -618,11 +618,22 @@ static void who_floods_with_what_nobody_asked_for_is_closed(void **state)
 	assert_int_equal(w->n_close, 1);
 }
 
+static void the_origin_finds_a_place_behind_any_number_of_members(void **state)
+{
+	struct world *w = *state;
+	want(w, 0, 31);
+	for (uint32_t i = 0; i < N_SOURCES; i++)
+		source_up(w, 2 + i, 0, 1);
+	source_up(w, ORIGIN, 0, 0);
+	assert_int_not_equal(take(w, ORIGIN), UINT32_MAX);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_world, drop_world)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(the_origin_finds_a_place_behind_any_number_of_members),
 		TEST(every_wanted_block_comes_and_then_it_is_done_once),
 		TEST(nothing_wanted_is_done_at_once_without_a_source),
 		TEST(a_block_is_asked_of_one_source_only_and_the_origin_is_spared),
