@@ -391,6 +391,20 @@ bool loop_run_until(struct loop *l, bool (*done)(void *ctx), void *ctx, int64_t 
 	return is_done;
 }
 
+void loop_finish(struct loop *l, bool (*done)(void *ctx), void *ctx)
+{
+	bool was_stopped = false;
+	while (!done(ctx)) {
+		was_stopped = atomic_exchange(&l->is_stopping, false) || was_stopped;
+		run_what_is_due(l);
+		if (!done(ctx))
+			wait_for_work(l, INT64_MAX);
+	}
+	if (was_stopped)
+		atomic_store(&l->is_stopping, true);
+	l->now_ns = 0;
+}
+
 int64_t loop_now_ns(const struct loop *l)
 {
 	return l->now_ns != 0 ? l->now_ns : loop_clock_ns();

@@ -101,8 +101,10 @@ MUST_USE enum err loop_signals(struct loop *l, void (*on_signal)(void *ctx, int 
 void loop_run(struct loop *l);
 // loop_stop: any thread. The iteration under way ends first.
 void loop_stop(struct loop *l);
-// loop_run_until iterates until done(ctx) or until `deadline_ns`; returns done's last answer. For orderly ends and for tests.
+// loop_run_until iterates until done(ctx), loop_stop, or `deadline_ns`; returns done's last answer. For orderly ends and for tests.
 bool loop_run_until(struct loop *l, bool (*done)(void *ctx), void *ctx, int64_t deadline_ns);
+// loop_finish iterates until done(ctx), whoever stops the loop before or meanwhile (a second signal): for what uses memory that is given back next.
+void loop_finish(struct loop *l, bool (*done)(void *ctx), void *ctx);
 
 // loop_clock_ns: any thread. CLOCK_MONOTONIC now.
 int64_t loop_clock_ns(void);

@@ -406,7 +406,7 @@ void block_server_close(struct block_server *s)
 	for (size_t i = 0; i < ARRAY_LEN(s->clients); i++)
 		if (s->clients[i].handle != 0)
 			link_abort(s->clients[i].link);
-	loop_run_until(s->p.loop, reads_are_done, s, INT64_MAX); // a disk answers
+	loop_finish(s->p.loop, reads_are_done, s); // a disk answers
 	loop_timer_clear(s->p.loop, &s->timer);
 	for (size_t i = 0; i < ARRAY_LEN(s->jobs); i++) {
 		free(s->jobs[i].plain);

@@ -436,7 +436,7 @@ void coord_blocks_close(struct coord_blocks *b)
 	atomic_store(&b->reading.is_cancelled, true);
 	loop_timer_clear(b->p.loop, &b->timer);
 	if (b->io != NULL)
-		loop_run_until(b->p.loop, job_is_done, b, INT64_MAX);
+		loop_finish(b->p.loop, job_is_done, b);
 	block_server_close(b->server);
 	block_io_close(b->io);
 	for (size_t i = 0; i < N_ENTRIES; i++)

@@ -195,7 +195,7 @@ void coord_head_close(struct coord_head *h)
 	if (h == NULL)
 		return;
 	if (!jobs_are_done(h))
-		loop_run_until(h->p.loop, jobs_are_done, h, INT64_MAX); // a batch under way ends within seconds
+		loop_finish(h->p.loop, jobs_are_done, h); // a batch under way ends within seconds
 	stage_work_close(h->work);
 	free(h->hashes);
 	free(h->bufs);

@@ -105,6 +105,6 @@ void background_probe_close(struct background_probe *b)
 	if (b == NULL)
 		return;
 	b->is_closing = b->is_stopping = true;
-	loop_run_until(b->p.loop, is_over, b, INT64_MAX);
+	loop_finish(b->p.loop, is_over, b);
 	free(b);
 }

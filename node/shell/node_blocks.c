@@ -558,7 +558,7 @@ void node_blocks_close(struct node_blocks *nb)
 	nb->is_closing = true;
 	nb_peers_close(nb);
 	loop_timer_clear(nb->p.loop, &nb->timer);
-	loop_run_until(nb->p.loop, jobs_are_done, nb, INT64_MAX);
+	loop_finish(nb->p.loop, jobs_are_done, nb);
 	block_server_close(nb->server);
 	block_io_close(nb->io);
 	block_store_close(nb->store);

@@ -591,7 +591,7 @@ void node_runtime_close(struct node_runtime *rt)
 		node_blocks_stop_load(rt->p.blocks);
 	node_link_host_close(rt->links);
 	loop_timer_clear(rt->p.loop, &rt->timer);
-	loop_run_until(rt->p.loop, jobs_are_done, rt, INT64_MAX); // a batch under way ends within seconds
+	loop_finish(rt->p.loop, jobs_are_done, rt); // a batch under way ends within seconds
 	background_probe_close(rt->probe);
 	stage_work_close(rt->work);
 	stage_work_close(rt->load.work);

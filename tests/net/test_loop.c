@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <semaphore.h>
 #include <unistd.h>
 
@@ -282,6 +283,53 @@ static void stop_from_another_thread_ends_a_waiting_loop(void **state)
 	loop_close(&l);
 }
 
+// A job under way on another thread; the loop is told when it is done.
+struct job {
+	struct loop *loop;
+	bool is_done; // of the loop's thread
+};
+
+static void on_job_done(void *ctx)
+{
+	((struct job *)ctx)->is_done = true;
+}
+
+static bool job_is_done(void *ctx)
+{
+	return ((struct job *)ctx)->is_done;
+}
+
+static void *do_job(void *ctx)
+{
+	struct job *j = ctx;
+	loop_stop(j->loop); // as a second signal does, in the middle of the job
+	int64_t end_ns = loop_clock_ns() + 20000000;
+	while (loop_clock_ns() < end_ns)
+		;
+	if (loop_post(j->loop, on_job_done, j) != OK)
+		abort();
+	return NULL;
+}
+
+static void a_stop_does_not_end_what_must_be_finished(void **state)
+{
+	(void)state;
+	struct loop l;
+	assert_int_equal(loop_open(&l, NULL), OK);
+	for (int i = 0; i < 2; i++) {
+		pthread_t t;
+		struct job j = {.loop = &l};
+		if (i == 1)
+			loop_stop(&l); // before
+		assert_int_equal(pthread_create(&t, NULL, do_job, &j), 0);
+		loop_finish(&l, job_is_done, &j);
+		assert_true(j.is_done);
+		pthread_join(t, NULL);
+		loop_run(&l); // the stop still counts
+	}
+	loop_close(&l);
+}
+
 struct signals {
 	struct loop *loop;
 	int seen[2];
@@ -341,6 +389,7 @@ int main(void)
 		cmocka_unit_test(the_pool_of_posts_is_bounded_and_comes_back),
 		cmocka_unit_test(a_cancelled_task_does_not_run_and_a_queued_one_is_not_queued_twice),
 		cmocka_unit_test(stop_from_another_thread_ends_a_waiting_loop),
+		cmocka_unit_test(a_stop_does_not_end_what_must_be_finished),
 		cmocka_unit_test(signals_become_calls_on_the_loop),
 		cmocka_unit_test(close_of_a_zeroed_loop_is_fine),
 	};
