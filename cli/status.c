@@ -105,6 +105,8 @@ static void print_profile(const json_t *n)
 		printf(", %.1f for Hearth", real(p, "memory_cap_bytes") / 1073741824);
 	if (rate != NULL)
 		printf("; %s weights %.2f GB/s, prompts %.1f GFLOP/s", text(rate, "type"), real(rate, "decode_bytes_per_s") / 1e9, real(rate, "prefill_flop_per_s") / 1e9);
+	if (real(json_object_get(n, "observed"), "decode_bytes_per_s") > 0)
+		printf("; of late %.2f GB/s", real(json_object_get(n, "observed"), "decode_bytes_per_s") / 1e9);
 	double mmap = real(p, "disk_mmap_bytes_per_s"), direct = real(p, "disk_direct_bytes_per_s");
 	if (mmap > 0 || direct > 0)
 		printf("; disk %.0f MB/s", (mmap > direct ? mmap : direct) / 1e6);

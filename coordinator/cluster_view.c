@@ -21,6 +21,12 @@ static double rate_of_any(const struct device_profile *p)
 	return 0;
 }
 
+// plausible: what a member says it did may be anything; the planner is given what a machine can have.
+static double plausible(double v)
+{
+	return v >= 1 && v <= CLUSTER_RATE_MAX ? v : 0;
+}
+
 static void fill_rates(const struct cluster_view_member *m, enum dtype type, struct cluster_device *d)
 {
 	const struct device_profile *p = m->profile;
@@ -28,15 +34,16 @@ static void fill_rates(const struct cluster_view_member *m, enum dtype type, str
 	d->cpu_rate = main != NULL && main->decode_bps > 0 ? (double)main->decode_bps : rate_of_any(p);
 	d->cpu_flops = main != NULL ? (double)main->prefill_flops : 0;
 	// What was observed is of the model's type: others are as much slower or faster as that one.
-	double factor = m->decode_bps > 0 && d->cpu_rate > 0 ? m->decode_bps / d->cpu_rate : 1;
+	double decode = plausible(m->decode_bps), prefill = plausible(m->prefill_flops);
+	double factor = decode > 0 && d->cpu_rate > 0 ? decode / d->cpu_rate : 1;
 	for (int32_t i = 0; i < p->n_rates; i++) {
 		double rate = (double)p->rates[i].decode_bps * factor;
-		d->cpu_rate_of[p->rates[i].type] = rate < CLUSTER_RATE_MAX ? rate : CLUSTER_RATE_MAX;
+		d->cpu_rate_of[p->rates[i].type] = rate < CLUSTER_RATE_MAX ? plausible(rate) : CLUSTER_RATE_MAX;
 	}
-	if (m->decode_bps > 0)
-		d->cpu_rate = m->decode_bps;
-	if (m->prefill_flops > 0)
-		d->cpu_flops = m->prefill_flops;
+	if (decode > 0)
+		d->cpu_rate = decode;
+	if (prefill > 0)
+		d->cpu_flops = prefill;
 	if (d->cpu_rate < 1) {
 		d->cpu_rate = CPU_RATE_DEFAULT;
 		d->derived |= CLUSTER_CPU_RATE;
@@ -183,6 +190,8 @@ static struct cluster_view_member member_of(const struct coordinator *c, int32_t
 		.can_hold = member_is_eligible(m),
 		.profile = &m->profile,
 		.buffer_bytes = 2 * (uint64_t)c->config.hop_credits * coordinator_buf_bytes(&c->config), // as much may wait in links as lies in buffers
+		.decode_bps = observed_rate_per_s(&m->decode),
+		.prefill_flops = observed_rate_per_s(&m->prefill),
 		.to = &m->to_node,
 		.from = &m->from_node,
 	};

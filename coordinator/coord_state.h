@@ -5,6 +5,7 @@
 #include "base/layer_set.h"
 #include "coordinator/coordinator.h"
 #include "flow/link_stats.h"
+#include "flow/observed_rate.h"
 #include "flow/round_trip.h"
 #include "flow/backoff.h"
 
@@ -58,6 +59,7 @@ struct member {
 	uint64_t n_heard, n_late;   // frames on all its links; those that were late for theirs
 	struct msg_node_report report; // the last one of its process
 	struct device_profile profile; // the last one of its machine; n_threads 0: none yet
+	struct observed_rate decode, prefill; // bytes and FLOP that it really does
 	struct link_stats stats;        // of its data links
 	struct link_figures to_node, from_node; // the coordinator's way to it, by them, and its way here as it told
 	struct round_trip next_rtt; // to the next stage, by its own measure; of the plan
@@ -328,6 +330,7 @@ int64_t members_deadline_ns(const struct coordinator *c);
 // member_figures.c: what is known of machines and of the ways between them.
 void member_figures_on_profile(struct coordinator *c, int32_t member, const struct device_profile *p);
 void member_figures_on_own(struct coordinator *c, const struct device_profile *p); // of the coordinator's machine
+void member_figures_on_report(struct coordinator *c, int32_t member, const struct msg_node_report *r);
 void member_figures_on_link(struct coordinator *c, int32_t member, const struct msg *m);
 // member_figures_of_pair returns what is known of a way between two nodes, or NULL.
 const struct link_figures *member_figures_of_pair(const struct coordinator *c, struct node_id from, struct node_id to);

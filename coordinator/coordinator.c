@@ -163,7 +163,7 @@ static void on_control(struct coordinator *c, struct coord_link *l, const uint8_
 	case MSG_LINK_RTT: member_figures_on_link(c, member, &m); return;
 	case MSG_PROFILE: member_figures_on_profile(c, member, &m.u.profile); return;
 	case MSG_PREPARED: prefetch_on_prepared(c, member, m.u.prepared.serial, m.u.prepared.error, fx); return;
-	case MSG_NODE_REPORT: c->members[member].report = m.u.node_report; return;
+	case MSG_NODE_REPORT: member_figures_on_report(c, member, &m.u.node_report); return;
 	case MSG_LEAVING:
 		c->members[member].leaving = true;
 		planning_note(c, &c->members[member], c->members[member].stage >= 0);
@@ -469,7 +469,8 @@ static void member_status(const struct coordinator *c, const struct member *m, s
 {
 	const struct chain *ch = member_chain(c, (int32_t)(m - c->members));
 	*out = (struct coord_member_status){.id = m->record.id, .is_local = m->is_local, .chain = m->chain, .stage = m->stage, .n_relayed = m->n_relayed, .rtt = m->rtt,
-		.n_heard = m->n_heard, .n_late = m->n_late, .report = m->report, .profile = m->profile, .to_node = m->to_node, .from_node = m->from_node};
+		.n_heard = m->n_heard, .n_late = m->n_late, .report = m->report, .profile = m->profile, .to_node = m->to_node, .from_node = m->from_node,
+		.decode_bps = observed_rate_per_s(&m->decode), .prefill_flops = observed_rate_per_s(&m->prefill)};
 	text_copy(out->name, sizeof out->name, m->hello.name);
 	text_copy(out->state, sizeof out->state, state_words(c, m));
 	text_copy(out->detail, sizeof out->detail, m->detail);

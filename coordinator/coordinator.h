@@ -400,6 +400,7 @@ struct coord_member_status {
 	struct round_trip rtt;      // between it and the coordinator, once a second
 	struct round_trip next_rtt; // between it and the next stage, over their direct link; n 0: none yet
 	struct device_profile profile; // n_threads 0: it has not told
+	double decode_bps, prefill_flops; // as observed: weight bytes and FLOP per second of its computing; 0: too little was seen
 	struct link_figures to_node, from_node; // the coordinator's way to it and back, each as its sender sees it
 	struct link_figures next_link_figures;  // its way to the next stage
 	uint64_t n_heard, n_late;   // frames it sent us; those that ended a silence longer than 99 of 100 of that link

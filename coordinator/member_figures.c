@@ -19,6 +19,14 @@ void member_figures_on_own(struct coordinator *c, const struct device_profile *p
 		proposals_on_figures(c, i, true); // nothing could be planned before
 }
 
+void member_figures_on_report(struct coordinator *c, int32_t member, const struct msg_node_report *r)
+{
+	struct member *m = &c->members[member];
+	m->report = *r;
+	observed_rate_report(&m->decode, r->decode_bytes, r->decode_us);
+	observed_rate_report(&m->prefill, r->prefill_flop, r->prefill_us);
+}
+
 static bool is_of(const struct pair_figures *p, struct node_id from, struct node_id to)
 {
 	return p->told_ns != 0 && node_id_is(p->from, from) && node_id_is(p->to, to);

@@ -399,6 +399,8 @@ void members_on_hello(struct coordinator *c, int32_t member, const struct msg_he
 	m->hello = *h;
 	prefetch_on_hello(m, h);
 	m->report = (struct msg_node_report){.disk_written = 0}; // its process may be another one
+	observed_rate_begin(&m->decode);
+	observed_rate_begin(&m->prefill);
 	if (!h->kept)
 		m->kv_epoch.v = 0;
 	m->leaving = false;

@@ -121,7 +121,8 @@ static bool report_differs(const struct node *n)
 {
 	const struct msg_node_report *a = &n->report, *b = &n->reported;
 	return n->welcomed && (a->disk_written != b->disk_written || a->disk_read != b->disk_read || a->next_late != b->next_late ||
-		a->weights.read != b->weights.read || a->weights.pinned != b->weights.pinned || a->weights.reader != b->weights.reader);
+		a->weights.read != b->weights.read || a->weights.pinned != b->weights.pinned || a->weights.reader != b->weights.reader || a->decode_us != b->decode_us ||
+		a->prefill_us != b->prefill_us);
 }
 
 static void report(struct node *n, struct node_effects *fx)
@@ -321,6 +322,7 @@ static void on_loaded(struct node *n, const struct node_event *ev, struct node_e
 	n->loaded = ev->u.loaded.err == OK;
 	n->report.weights = n->loaded ? ev->u.loaded.weights : (struct msg_weight_report){0};
 	n->report.weights.steps = 0;
+	n->n_cold = 2 * n->plan.layers.n;
 	if (!n->loaded && !n->config.local) // the coordinator's log, on the same machine, says it too
 		node_log(fx, LOG_ERROR, "this machine cannot take its part: %s", ev->u.loaded.text);
 	answer_loaded(n, n->loaded ? "" : ev->u.loaded.text, fx);

@@ -79,6 +79,13 @@ enum node_event_type {
 	NODE_EV_TICK,
 };
 
+// What a FORWARD took, for comparing with what the machine was measured to do. All zero: not known.
+struct node_cost {
+	uint64_t compute_ns;   // without waiting for the disk
+	uint64_t weight_bytes; // of the layers, once, and of the keys and values that were looked at
+	uint64_t token_flop;   // of one token
+};
+
 struct node_event {
 	enum node_event_type type;
 	int64_t now_ns;
@@ -116,6 +123,7 @@ struct node_event {
 			const enum err *errs; // (n_items) in the order of the effect
 			const char *const *texts; // of each failure; NULL, or "" in a place: nothing is known
 			struct msg_weight_report weights; // as above
+			struct node_cost cost;
 		} forward_done;
 		struct {
 			uint32_t id;

@@ -165,6 +165,7 @@ struct node {
 	int64_t welcomed_ns;           // first
 	struct msg_node_report report, reported; // as it is, and as the coordinator knows it
 	int64_t report_ns; // not before
+	int32_t n_cold;    // FORWARDs to come that may read weights for the first time: they say nothing of the machine
 };
 
 // Effects: each takes the next place and returns it for the caller to fill.

@@ -6,6 +6,8 @@
 
 #include <stdio.h>
 
+#define PREFILL_TOKENS 16 // with fewer, a visit is neither of one token nor of a long prompt
+
 static void list_push(struct work_list *l, int32_t buf)
 {
 	ASSERT(l->n < HOP_CREDITS_MAX);
@@ -446,6 +448,26 @@ static enum step_failure failure_of(enum err e)
 	}
 }
 
+// observe counts what a visit took: of one token, which reads weights, or of many, which compute.
+static void observe(struct node *n, const struct node_cost *cost)
+{
+	uint64_t n_tokens = 0, us = cost->compute_ns / 1000;
+	for (int32_t i = 0; i < n->n_items; i++)
+		n_tokens += (uint64_t)n->items[i].n_tokens;
+	if (n->n_cold > 0) {
+		n->n_cold--;
+		return;
+	}
+	if (n_tokens == 1) {
+		n->report.decode_bytes += cost->weight_bytes;
+		n->report.decode_us += us;
+		n->report.n_visits++;
+	} else if (n_tokens >= PREFILL_TOKENS) {
+		n->report.prefill_flop += cost->token_flop * n_tokens;
+		n->report.prefill_us += us;
+	}
+}
+
 void stage_on_forward_done(struct node *n, const struct node_event *ev, struct node_effects *fx)
 {
 	if (ev->u.forward_done.id != n->forward_id)
@@ -454,6 +476,8 @@ void stage_on_forward_done(struct node *n, const struct node_event *ev, struct n
 	uint64_t steps = n->report.weights.steps;
 	n->report.weights = ev->u.forward_done.weights;
 	n->report.weights.steps = steps + 1;
+	if (ev->u.forward_done.cost.compute_ns > 0)
+		observe(n, &ev->u.forward_done.cost);
 	for (int32_t i = 0; i < n->n_items; i++) {
 		int32_t buf = n->items[i].buf;
 		struct work *w = &n->work[buf];

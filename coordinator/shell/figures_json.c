@@ -62,6 +62,8 @@ void figures_json_add(json_t *o, const struct coord_member_status *m)
 	if (json_object_size(all) > 0)
 		json_object_set(o, "links", all);
 	json_decref(all);
+	if (m->decode_bps > 0 || m->prefill_flops > 0)
+		json_object_set_new(o, "observed", json_pack("{s:f, s:f}", "decode_bytes_per_s", m->decode_bps, "prefill_flop_per_s", m->prefill_flops));
 	if (m->profile.n_threads > 0)
 		json_object_set_new(o, "profile", profile_json(&m->profile));
 }

@@ -1,6 +1,7 @@
 #include "node/shell/node_runtime.h"
 
 #include "base/assert.h"
+#include "engine/probe_stage.h"
 #include "engine/stage_work.h"
 #include "node/shell/kept_disk.h"
 #include "node/shell/kept_store.h"
@@ -25,6 +26,7 @@ struct rt_job {
 	struct stage_item items[NODE_ITEMS_MAX];
 	enum err errs[NODE_ITEMS_MAX];
 	const char *texts[NODE_ITEMS_MAX];
+	int64_t begin_ns, end_ns, stall_ns; // on the worker, with its rest
 	// LOAD
 	struct engine_config config;
 	struct stage_work *old, *work;
@@ -52,6 +54,7 @@ struct node_runtime {
 	struct kept_disk *kept_disk; // NULL: nothing is kept on disk
 	const struct kept_disk_done *fetched; // of the event being handled
 	struct rt_job forward, load, store;
+	uint64_t *layer_bytes, *layer_flop; // (n_layers + 1) of one token in the layers before
 	struct background_probe *probe; // NULL: it does not measure
 	uint32_t prepare_id;
 	bool is_preparing;
@@ -64,6 +67,7 @@ static void step(struct node_runtime *rt, struct node_event *ev);
 static void job_done(struct worker_job *job)
 {
 	struct rt_job *j = (struct rt_job *)job;
+	j->end_ns = loop_clock_ns();
 	loop_task_post(j->rt->p.loop, &j->task);
 }
 
@@ -97,10 +101,34 @@ static struct msg_weight_report weight_report(const struct node_runtime *rt)
 		.window = s.window_bytes, .read = s.read_bytes, .read_us = (uint64_t)s.read_ns / 1000, .stall_us = (uint64_t)s.stall_ns / 1000};
 }
 
+// stalls returns for how long computing has waited for the disk so far.
+static int64_t stalls(const struct node_runtime *rt)
+{
+	struct residency_stats s;
+	return node_runtime_weight_stats(rt, &s) ? s.stall_ns : 0;
+}
+
 static void run_forward(struct worker_job *job)
 {
 	struct rt_job *j = (struct rt_job *)job;
+	int64_t stall_ns = stalls(j->rt);
+	j->begin_ns = loop_clock_ns();
 	stage_work_forward(j->rt->work, j->layer_begin, j->layer_end, j->items, j->n_items);
+	j->stall_ns = stalls(j->rt) - stall_ns;
+}
+
+// cost_of says what a batch took, in the terms of a device's profile.
+static struct node_cost cost_of(const struct rt_job *j)
+{
+	const struct node_runtime *rt = j->rt;
+	const struct hparams *hp = model_hparams(rt->p.model);
+	uint64_t n_layers = (uint64_t)(j->layer_end - j->layer_begin), row = (uint64_t)hp->n_kv_heads * (uint64_t)hp->head_dim * 2 * sizeof(uint16_t);
+	int64_t ns = j->end_ns - j->begin_ns - j->stall_ns;
+	return (struct node_cost){
+		.compute_ns = ns > 0 ? (uint64_t)ns : 0,
+		.weight_bytes = rt->layer_bytes[j->layer_end] - rt->layer_bytes[j->layer_begin] + n_layers * row * ((uint64_t)j->items[0].pos + 1),
+		.token_flop = rt->layer_flop[j->layer_end] - rt->layer_flop[j->layer_begin],
+	};
 }
 
 static void on_forward(void *ctx)
@@ -116,6 +144,7 @@ static void on_forward(void *ctx)
 	ev.u.forward_done.errs = j->errs;
 	ev.u.forward_done.texts = j->texts;
 	ev.u.forward_done.weights = weight_report(j->rt);
+	ev.u.forward_done.cost = cost_of(j);
 	step(j->rt, &ev);
 	leave_if_changed(j->rt, j->errs[0]);
 }
@@ -527,6 +556,21 @@ static enum err open_links(struct node_runtime *rt, struct errmsg *em)
 	return e;
 }
 
+// count_layers prepares what cost_of asks for.
+static enum err count_layers(struct node_runtime *rt, struct errmsg *em)
+{
+	int32_t n = model_hparams(rt->p.model)->n_layers;
+	rt->layer_bytes = calloc((size_t)n + 1, sizeof *rt->layer_bytes);
+	rt->layer_flop = calloc((size_t)n + 1, sizeof *rt->layer_flop);
+	if (rt->layer_bytes == NULL || rt->layer_flop == NULL)
+		return errmsg_fail(em, ERR_NOMEM, "no memory for the node");
+	for (int32_t i = 0; i < n; i++) {
+		rt->layer_bytes[i + 1] = rt->layer_bytes[i] + probe_stage_layer_bytes(rt->p.model, i, NULL);
+		rt->layer_flop[i + 1] = rt->layer_flop[i] + probe_stage_layer_flop(rt->p.model, i);
+	}
+	return OK;
+}
+
 static enum err open_probe(struct node_runtime *rt, struct errmsg *em)
 {
 	if (!rt->p.core.may_probe)
@@ -557,6 +601,8 @@ enum err node_runtime_open(const struct node_runtime_params *p, struct node_runt
 	enum err e = rt->core && rt->fx ? OK : errmsg_fail(em, ERR_NOMEM, "no memory for the node");
 	if (e == OK && p->core.keep_disk_bytes > 0)
 		e = kept_disk_open(p->keep_dir, p->loop, on_kept_disk, rt, &rt->kept_disk, em);
+	if (e == OK)
+		e = count_layers(rt, em);
 	if (e == OK)
 		e = open_probe(rt, em);
 	if (e == OK)
@@ -598,6 +644,8 @@ void node_runtime_close(struct node_runtime *rt)
 	kept_store_close(&rt->kept);
 	kept_disk_close(rt->kept_disk);
 	free(rt->bufs);
+	free(rt->layer_bytes);
+	free(rt->layer_flop);
 	free(rt->core);
 	free(rt->fx);
 	sodium_memzero(rt, sizeof *rt);

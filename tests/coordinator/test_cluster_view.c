@@ -102,6 +102,24 @@ static void what_is_observed_counts_more_than_what_was_measured(void **state)
 	assert_true(is_near(view.devices[1].cpu_flops, 7e10));
 }
 
+static void an_observation_that_no_machine_can_have_is_not_believed(void **state)
+{
+	(void)state;
+	static const double lies[] = {1e18, 0.2, -5, 1e-300};
+	struct figures f;
+	figures_init(&f);
+	for (size_t i = 0; i < ARRAY_LEN(lies); i++) {
+		f.members[1].decode_bps = f.members[1].prefill_flops = lies[i];
+		make(&f); // cluster_check takes it
+		assert_true(is_near(view.devices[1].cpu_rate, 11e9) && is_near(view.devices[1].cpu_flops, 1e11));
+	}
+	f.members[1].decode_bps = 1; // as slow as can be said: other types may be below that
+	f.profiles[1].rates[1].decode_bps = GB;
+	make(&f);
+	f.members[1].decode_bps = 1e15;
+	make(&f);
+}
+
 static void a_type_that_was_not_measured_has_the_rate_of_another(void **state)
 {
 	(void)state;
@@ -253,6 +271,32 @@ static void a_coordinator_shows_the_planner_who_is_here(void **state)
 	stop(&h);
 }
 
+static void what_a_member_does_replaces_what_was_measured_of_it(void **state)
+{
+	(void)state;
+	struct host h;
+	start(&h, NULL, 1);
+	arrive(&h, 1);
+	struct device_profile own = profile(30);
+	struct coord_event ev = {.type = COORD_EV_PROBED, .u.probed.profile = &own};
+	step(&h, &ev);
+	tell_profile(&h, 1);
+	struct msg m = {.type = MSG_NODE_REPORT};
+	for (uint64_t i = 1; i <= 5; i++) { // four seconds of 6 GB/s behind what the first report says
+		m.u.node_report.decode_bytes = i * 6 * GB;
+		m.u.node_report.decode_us = i * 1000000;
+		message(&h, h.control[1], &m);
+	}
+	assert_int_equal(coordinator_view(h.c, DTYPE_Q4_K, &view, &em), OK);
+	assert_true(is_near(view.devices[1].cpu_rate, 6e9));
+	assert_true(is_near(status(&h).members[0].decode_bps, 6e9));
+	hello(&h, 1); // another process, whose counters begin at what they are
+	m.u.node_report.decode_bytes = 900 * GB;
+	message(&h, h.control[1], &m);
+	assert_true(is_near(status(&h).members[0].decode_bps, 6e9));
+	stop(&h);
+}
+
 static bool remembers_way(const struct host *h, int32_t i, int32_t j)
 {
 	struct node_id both[2] = {record(i).id, record(j).id};
@@ -281,6 +325,7 @@ int main(void)
 		cmocka_unit_test(a_profile_becomes_a_device),
 		cmocka_unit_test(the_rate_of_a_disk_is_that_of_the_reader_in_use),
 		cmocka_unit_test(what_is_observed_counts_more_than_what_was_measured),
+		cmocka_unit_test(an_observation_that_no_machine_can_have_is_not_believed),
 		cmocka_unit_test(a_type_that_was_not_measured_has_the_rate_of_another),
 		cmocka_unit_test(a_way_has_half_the_mean_round_trip),
 		cmocka_unit_test(nodes_that_never_met_are_joined_through_the_coordinator),
@@ -289,6 +334,7 @@ int main(void)
 		cmocka_unit_test(a_head_without_a_node_is_a_device_that_holds_nothing),
 		cmocka_unit_test(nodes_of_one_name_get_numbers),
 		cmocka_unit_test(a_coordinator_shows_the_planner_who_is_here),
+		cmocka_unit_test(what_a_member_does_replaces_what_was_measured_of_it),
 		cmocka_unit_test(a_revoked_nodes_ways_are_forgotten),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

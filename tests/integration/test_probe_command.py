@@ -88,7 +88,12 @@ def test_a_node_tells_what_was_measured_of_its_machine(cluster, tmp_path):
     told = wait_until(lambda: node(cluster, "a").get("profile"), 20, "node a's profile")
     assert told["rates"] == measured["rates"] and told["visit_ns"] == measured["visit_ns"]
     assert told["memory_cap_bytes"] == 2**30 and 0 < told["memory_reserved_bytes"] < 2**30
+    while "observed" not in node(cluster, "a"):  # half a second of computing, behind what its first report says
+        cluster.run("One two three", n=100)
+    print("measured %.2f GB/s, observed %.2f" % (measured["rates"][0]["decode_bytes_per_s"] / 1e9, node(cluster, "a")["observed"]["decode_bytes_per_s"] / 1e9))
+    assert node(cluster, "a")["observed"]["decode_bytes_per_s"] > 1e6
     text = cluster.command("status", "--state", cluster.state("coordinator")).stdout
+    assert "of late" in text
     assert "1.0 for Hearth" in text and "q4_1 weights" in text
 
 

@@ -124,6 +124,43 @@ static void who_may_not_measure_does_not(void **state)
 	stop(&h);
 }
 
+// work lets one step of session 7 come and be computed, for a millisecond and a million bytes.
+static void work(struct host *h, uint32_t link, uint32_t seq)
+{
+	static const enum err errs[NODE_ITEMS_MAX] = {OK};
+	send_step(h, link, 1, 7, seq);
+	struct node_event ev = {.type = NODE_EV_FORWARD_DONE};
+	ev.u.forward_done.id = forward_id(h);
+	ev.u.forward_done.errs = errs;
+	ev.u.forward_done.cost = (struct node_cost){.compute_ns = 1000000, .weight_bytes = 1000000, .token_flop = 5};
+	h->now += S / 100;
+	step(h, &ev);
+}
+
+static void what_visits_take_is_reported_but_not_the_first_ones(void **state)
+{
+	(void)state;
+	struct host h;
+	uint32_t prev, next;
+	struct msg m = {.type = MSG_BYE};
+	join_ring(&h, &prev, &next);
+	welcome(&h);
+	for (uint32_t i = 0; i < 4; i++)
+		work(&h, prev, i);
+	send_credit(&h, next, 1, 4);
+	h.now += 2 * S;
+	tick(&h);
+	assert_true(sent(&h, MSG_NODE_REPORT, &m));
+	assert_int_equal(m.u.node_report.n_visits, 2); // two may have read weights for the first time
+	assert_int_equal(m.u.node_report.decode_bytes, 2000000);
+	assert_int_equal(m.u.node_report.decode_us, 2000);
+	assert_int_equal(m.u.node_report.prefill_flop, 0);
+	h.now += 2 * S;
+	tick(&h);
+	assert_false(sent(&h, MSG_NODE_REPORT, &m)); // nothing new
+	stop(&h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -132,6 +169,7 @@ int main(void)
 		cmocka_unit_test(failures_are_logged_and_few),
 		cmocka_unit_test(what_is_known_is_told_after_each_welcome_without_measuring),
 		cmocka_unit_test(who_may_not_measure_does_not),
+		cmocka_unit_test(what_visits_take_is_reported_but_not_the_first_ones),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
