@@ -252,7 +252,8 @@ def test_an_answer_survives_a_silently_dropped_connection(cluster, at):
     p, text = ask_at(cluster, at)
     relay.drop()
     ends_whole(p, text, 120)
-    assert "silent for 1000 ms" in cluster.processes["coordinator"].log()
+    # Both ends notice: on a busy machine the node may be the first, and its end of the connection is what the coordinator sees then.
+    assert "silent for 1000 ms" in cluster.processes["coordinator"].log() or "closed by this side" in cluster.processes["a"].log()
     relay.pass_again()
     ready_with(cluster, 2)
     same(cluster.run(PROMPT, n=4), before)
