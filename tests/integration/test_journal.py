@@ -238,6 +238,16 @@ def test_a_request_ends_with_its_last_reader(kept):
     kept.wait_no_files()
 
 
+def unchunked(body):
+    """The bytes of a chunked body: a chunk may end anywhere, in the middle of a word too."""
+    out = b""
+    while body:
+        size, body = body.split(b"\r\n", 1)
+        n = int(size, 16)
+        out, body = out + body[:n], body[n + 2:]
+    return out
+
+
 def test_a_reader_that_does_not_read_holds_nobody(kept):
     r, id = kept.post(stream=True, prompt="hello", temperature=0, max_tokens=7200, hearth={"keep": True})
     with socket.socket() as deaf:
@@ -256,8 +266,7 @@ def test_a_reader_that_does_not_read_holds_nobody(kept):
             part = deaf.recv(65536)
             assert part
             data += part
-    body = data.split(b"\r\n\r\n", 1)[1]
-    assert b"".join(re.findall(rb"data: [^\n]*", body)).count(b"data: ") == len(events(whole))
+    assert unchunked(data.split(b"\r\n\r\n", 1)[1]).count(b"data: ") == len(events(whole))
 
 
 def test_a_request_that_waits_for_a_cluster_can_be_followed_and_starts_with_it(tiny_cluster):
