@@ -181,6 +181,17 @@ enum err model_shape_of(const struct hparams *hp, enum dtype type, enum dtype he
 	return model_shape_check(out, em);
 }
 
+void model_shape_count(struct model_shape *s, const uint64_t *bytes_of_layer, uint64_t head_bytes, enum dtype type)
+{
+	s->type = type;
+	s->head_bytes = head_bytes;
+	s->bytes_of_layer = bytes_of_layer;
+	s->layer_bytes = 0;
+	for (int32_t i = 0; i < s->n_layers; i++)
+		if (bytes_of_layer[i] > s->layer_bytes)
+			s->layer_bytes = bytes_of_layer[i];
+}
+
 uint64_t model_shape_layer_bytes(const struct model_shape *s, int32_t layer)
 {
 	ASSERT(layer >= 0 && layer < s->n_layers);

@@ -20,12 +20,6 @@ enum err gguf_shape_layers(const struct gguf *g, uint64_t *bytes, struct model_s
 	if (of.head == 0)
 		return errmsg_fail(em, ERR_NOT_FOUND, "no output head");
 	memcpy(bytes, of.layers, (size_t)s->n_layers * sizeof *bytes);
-	s->head_bytes = of.head;
-	s->type = of.type;
-	s->layer_bytes = 0;
-	for (int32_t i = 0; i < s->n_layers; i++)
-		if (bytes[i] > s->layer_bytes)
-			s->layer_bytes = bytes[i];
-	s->bytes_of_layer = bytes;
+	model_shape_count(s, bytes, of.head, of.type);
 	return OK;
 }
