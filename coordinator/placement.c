@@ -21,14 +21,6 @@ static bool can_hold(const struct member *m, int32_t n_layers)
 	return m->hello.layers_max == 0 || m->hello.layers_max >= n_layers;
 }
 
-static bool is_named_in(const struct plan *p, struct node_id id)
-{
-	for (int32_t i = 0; i < p->n_stages; i++)
-		if (node_id_is(p->stages[i].node, id))
-			return true;
-	return false;
-}
-
 // is_better: one that has the blocks, then one that was not lost lately, then one with less room to waste.
 static bool is_better(const struct member *a, const struct member *b, const struct layer_spans *layers)
 {
@@ -45,7 +37,7 @@ static int32_t find_spare(const struct coordinator *c, const struct layer_spans 
 	int32_t best = -1;
 	for (int32_t i = 0; i < c->n_members; i++) {
 		const struct member *m = &c->members[i];
-		if (is_spare(m) && can_hold(m, layer_spans_count(layers)) && (best < 0 || is_better(m, &c->members[best], layers)) && !is_named_in(p, m->record.id))
+		if (is_spare(m) && can_hold(m, layer_spans_count(layers)) && (best < 0 || is_better(m, &c->members[best], layers)) && plan_find(p, m->record.id) == NULL)
 			best = i;
 	}
 	return best;
@@ -153,8 +145,8 @@ void placement_on_plan(struct coordinator *c, struct chain *ch)
 {
 	for (int32_t i = 0; !c->is_single && i < c->n_members; i++) {
 		struct member *m = &c->members[i];
-		bool is_in = m->used && is_named_in(&ch->plan, m->record.id);
-		bool is_kept = c->config.placement != NULL ? is_named_in(&ch->base, m->record.id) : member_is_eligible(m);
+		bool is_in = m->used && plan_find(&ch->plan, m->record.id) != NULL;
+		bool is_kept = c->config.placement != NULL ? plan_find(&ch->base, m->record.id) != NULL : member_is_eligible(m);
 		if (is_in) {
 			m->chain = ch->index;
 		} else if (m->chain == ch->index && !is_kept) {

@@ -70,11 +70,8 @@ static int32_t drop_unable(const struct coordinator *c, const struct plan *p, st
 {
 	int32_t n = 0, n_before = who->n;
 	for (int32_t i = 0; i < n_before; i++) {
-		bool is_able = true;
-		for (int32_t k = 0; k < p->n_stages; k++)
-			if (node_id_is(p->stages[k].node, who->nodes[i]))
-				is_able = can_take(&c->members[member_find(c, who->nodes[i])], &p->stages[k].layers);
-		if (!is_able)
+		const struct plan_stage *st = plan_find(p, who->nodes[i]);
+		if (st != NULL && !can_take(&c->members[member_find(c, who->nodes[i])], &st->layers))
 			continue;
 		who->names[n] = who->names[i];
 		who->nodes[n++] = who->nodes[i];
@@ -183,19 +180,16 @@ bool prefetch_is_due(const struct coordinator *c, const struct chain *ch)
 static const struct layer_spans *part_of(const struct coordinator *c, const struct member *m)
 {
 	const struct chain *ch = m->chain >= 0 ? &c->chains[m->chain] : NULL;
-	for (int32_t i = 0; ch != NULL && i < ch->prospect.n_stages; i++)
-		if (node_id_is(ch->prospect.stages[i].node, m->record.id))
-			return &ch->prospect.stages[i].layers;
-	return NULL;
+	const struct plan_stage *st = ch != NULL ? plan_find(&ch->prospect, m->record.id) : NULL;
+	return st != NULL ? &st->layers : NULL;
 }
 
 // gets_it: a plan that is being loaded gives it that part anyway.
 static bool gets_it(const struct chain *ch, const struct member *m, const struct layer_spans *part)
 {
-	for (int32_t i = 0; i < ch->plan.n_stages; i++)
-		if ((ch->plan_state == PLAN_KEYS || ch->plan_state == PLAN_LOADING) && node_id_is(ch->plan.stages[i].node, m->record.id))
-			return layer_spans_equal(part, &ch->plan.stages[i].layers);
-	return false;
+	bool is_loading = ch->plan_state == PLAN_KEYS || ch->plan_state == PLAN_LOADING;
+	const struct plan_stage *st = is_loading ? plan_find(&ch->plan, m->record.id) : NULL;
+	return st != NULL && layer_spans_equal(part, &st->layers);
 }
 
 static void look_at(struct coordinator *c, int32_t member, struct coord_effects *fx)

@@ -113,10 +113,7 @@ static int32_t n_layers_moved(const struct plan *from, const struct plan *to)
 {
 	int32_t n = 0;
 	for (int32_t i = 0; i < to->n_stages; i++) {
-		const struct plan_stage *old = NULL;
-		for (int32_t k = 0; k < from->n_stages; k++)
-			if (node_id_is(from->stages[k].node, to->stages[i].node))
-				old = &from->stages[k];
+		const struct plan_stage *old = plan_find(from, to->stages[i].node);
 		for (int32_t r = 0; r < to->stages[i].layers.n; r++)
 			for (int32_t layer = to->stages[i].layers.at[r].begin; layer < to->stages[i].layers.at[r].end; layer++)
 				n += old == NULL || layer_spans_find(&old->layers, layer) < 0;

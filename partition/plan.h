@@ -61,6 +61,15 @@ static inline int32_t plan_n_spans(const struct plan *p)
 	return p->n_stages * p->n_rounds;
 }
 
+// plan_find returns the stage of a node, or NULL.
+static inline const struct plan_stage *plan_find(const struct plan *p, struct node_id node)
+{
+	for (int32_t i = 0; i < p->n_stages; i++)
+		if (node_id_is(p->stages[i].node, node))
+			return &p->stages[i];
+	return NULL;
+}
+
 static inline const struct layer_span *plan_span(const struct plan *p, int32_t at)
 {
 	return &p->stages[at % p->n_stages].layers.at[at / p->n_stages];

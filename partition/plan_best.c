@@ -43,19 +43,11 @@ static void plan_of_cost(const struct plan_ask *ask, const struct cost_plan *p, 
 	ASSERT(e == OK); // the solver's layers add up
 }
 
-static const struct plan_stage *find_stage(const struct plan *p, struct node_id id)
-{
-	for (int32_t i = 0; p != NULL && i < p->n_stages; i++)
-		if (node_id_is(p->stages[i].node, id))
-			return &p->stages[i];
-	return NULL;
-}
-
 // load_s is the time a machine takes to read what it does not hold yet. A machine without a disk gets it over the network: the rate of that is not known
 // here, and its memory's stands for it.
 static double load_s(const struct plan_ask *ask, const struct plan_stage *st)
 {
-	const struct plan_stage *old = find_stage(ask->current, st->node);
+	const struct plan_stage *old = ask->current != NULL ? plan_find(ask->current, st->node) : NULL;
 	const struct cluster_device *d = &ask->want.cluster->devices[find_device(ask, st->node)];
 	double bytes = 0;
 	for (int32_t r = 0; r < st->layers.n; r++)
