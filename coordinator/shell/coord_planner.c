@@ -118,15 +118,9 @@ static enum err read_shape(struct coord_planner *pl, struct errmsg *em)
 	const struct hparams *hp = model_hparams(pl->p.model);
 	model_bytes_of(model_gguf(pl->p.model), hp->n_layers, &pl->bytes);
 	enum err e = model_shape_of(hp, DTYPE_F32, DTYPE_F32, wire_bytes(pl->p.config->wire, hp->hidden_dim), &pl->shape, em);
-	if (e != OK)
-		return e;
-	pl->shape.type = pl->bytes.type;
-	pl->shape.head_bytes = pl->bytes.head;
-	pl->shape.bytes_of_layer = pl->bytes.layers;
-	pl->shape.layer_bytes = 0;
-	for (int32_t i = 0; i < hp->n_layers; i++)
-		pl->shape.layer_bytes = pl->bytes.layers[i] > pl->shape.layer_bytes ? pl->bytes.layers[i] : pl->shape.layer_bytes;
-	return OK;
+	if (e == OK)
+		model_shape_count(&pl->shape, pl->bytes.layers, pl->bytes.head, pl->bytes.type);
+	return e;
 }
 
 enum err coord_planner_open(const struct coord_planner_params *p, struct coord_planner **out, struct errmsg *em)

@@ -6,7 +6,6 @@
 #define HEARTH_COORDINATOR_SHELL_COORD_PLANNER_H
 
 #include "base/err.h"
-#include "base/log.h"
 #include "coordinator/coordinator.h"
 #include "model/model.h"
 #include "net/loop.h"
@@ -15,7 +14,6 @@ struct coord_planner;
 
 struct coord_planner_params {
 	struct loop *loop; // borrowed, like all pointers here
-	const struct log *log;
 	const struct coordinator *core;
 	const struct coordinator_config *config;
 	const struct model *model;

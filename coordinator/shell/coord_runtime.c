@@ -384,7 +384,6 @@ static enum err open_planner(struct coord_runtime *rt, struct errmsg *em)
 {
 	struct coord_planner_params p = {
 		.loop = rt->p.loop,
-		.log = rt->p.log,
 		.core = rt->core,
 		.config = &rt->p.core,
 		.model = rt->p.model,
