@@ -310,18 +310,20 @@ static enum err refuse_room(const struct solver *s, int64_t n_layers, struct err
 	const struct solve_want *w = s->w;
 	double layers = s->layer_mean_bytes * s->n_layers / 1e9, kv = (double)w->shape->kv_bytes * (double)w->params.kv_alloc;
 	double room = 0;
-	int32_t n_disks = 0;
+	int32_t n = 0, n_disks = 0;
 	for (int32_t i = 0; i < w->cluster->n_devices; i++) {
 		const struct cluster_device *d = &w->cluster->devices[i];
-		bool is_seat = s->fates[i].fate == SOLVE_USED;
-		room += is_seat ? (double)(d->cap_bytes - d->reserved_bytes + d->accel_bytes) / 1e9 : 0;
-		n_disks += is_seat && d->disk_rate > 0;
+		if (s->fates[i].fate != SOLVE_USED && s->fates[i].fate != SOLVE_NO_ROOM)
+			continue;
+		room += (double)(d->cap_bytes - d->reserved_bytes + d->accel_bytes) / 1e9;
+		n_disks += d->disk_rate > 0;
+		n++;
 	}
 	return errmsg_fail(em, ERR_NOT_FOUND,
 		"the model needs %.3f GB (%d layers of %.3f GB, %.3f GB of keys and values, %.3f GB of output head); the %d machines "
 		"that may hold layers have %.3f GB free, %d of them can stream from a disk, and together they hold %lld layers",
 		layers + kv * s->n_layers / 1e9 + (double)w->shape->head_bytes / 1e9, s->n_layers, s->layer_mean_bytes / 1e9,
-		kv * s->n_layers / 1e9, (double)w->shape->head_bytes / 1e9, s->n_seats, room, n_disks, (long long)n_layers);
+		kv * s->n_layers / 1e9, (double)w->shape->head_bytes / 1e9, n, room, n_disks, (long long)n_layers);
 }
 
 static enum err refuse_links(const struct solver *s, struct errmsg *em)
@@ -333,7 +335,9 @@ static enum err refuse_links(const struct solver *s, struct errmsg *em)
 				return errmsg_fail(em, ERR_NOT_FOUND,
 					"no ring of machines that reach each other holds the model: %s has no link to %s",
 					d[device_at(s, i)].name, d[device_at(s, j)].name);
-	return errmsg_fail(em, ERR_NOT_FOUND, "no plan with %d to %d rounds on at most %d machines keeps all that is wanted",
+	return errmsg_fail(em, ERR_NOT_FOUND,
+		"no plan with %d to %d rounds on at most %d machines keeps all that is wanted: who must hold layers, how many, in which order, "
+		"and who reaches whom",
 		s->rounds_min, s->rounds_max, s->devices_max);
 }
 

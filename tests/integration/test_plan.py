@@ -183,6 +183,7 @@ def test_the_table_of_primas_testbed_is_what_the_command_says():
     (("8B", "--cluster", HOME, "--prompt", "9000"), 2, "--prompt: 9000 tokens, and the context has room for 4096"),
     (("8B", "--cluster", HOME, "--rounds", "9"), 2, "--rounds"),
     (("8B", "--cluster", HOME, "--quant", "q4"), 1, "no weight type q4, want one of"),
+    (("8B", "--cluster", HOME, "--layers", "desk=16", "--max-devices", 1), 1, "keeps all that is wanted: who must hold layers"),
     (("8B", "--cluster", HOME, "--svg", "/nowhere/x.svg"), 1, "/nowhere/x.svg: cannot open"),
 ])
 def test_mistakes_are_one_sentence(args, code, words):

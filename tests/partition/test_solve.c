@@ -447,6 +447,8 @@ static void what_cannot_be_is_refused_with_the_sums(void **state)
 	BROKEN(w.devices[0].cap_bytes = w.devices[1].cap_bytes = w.devices[2].cap_bytes = 2000000000, ERR_NOT_FOUND,
 		"the model needs 8.000 GB (8 layers of 1.000 GB, 0.000 GB of keys and values, 0.000 GB of output head); the 3 machines "
 		"that may hold layers have 6.000 GB free, 0 of them can stream from a disk, and together they hold 6 layers");
+	BROKEN(w.devices[0].cap_bytes = w.devices[1].cap_bytes = w.devices[2].cap_bytes = 900000000, ERR_NOT_FOUND,
+		"the 3 machines that may hold layers have 2.700 GB free, 0 of them can stream from a disk, and together they hold 0 layers");
 	BROKEN((w.shape.head_bytes = 1000000000, w.devices[0].cap_bytes = 500000000), ERR_NOT_FOUND,
 		"m0: the output head needs 1.000 GB, and 0.500 GB are free");
 	BROKEN((w.devices[0].cap_bytes = w.devices[1].cap_bytes = w.devices[2].cap_bytes = 3000000000,
