@@ -1,0 +1,152 @@
+#include "base/tensor_split.h"
+
+#define UNITS_PER_MEMBER 4 // with fewer the cuts are too far from the shares, and are made finer
+#define ROWS_AT_ONCE 32    // outputs that a kernel works on together
+
+// cut gives each member its share of n units: boundaries are rounded, so that an error never adds up.
+static void cut(int32_t n_units, const uint32_t *shares, int32_t n, struct split_range *ranges)
+{
+	uint64_t total = 0, sum = 0;
+	int32_t begin = 0;
+	for (int32_t i = 0; i < n; i++)
+		total += shares[i];
+	for (int32_t i = 0; i < n; i++) {
+		sum += shares[i];
+		int32_t end = (int32_t)(((uint64_t)n_units * sum * 2 + total) / (total * 2));
+		ranges[i] = (struct split_range){begin, end};
+		begin = end;
+	}
+}
+
+// scale_range takes a range of units, each `unit` long, of what has n in all.
+static struct split_range scale_range(struct split_range r, int32_t unit, int32_t n)
+{
+	int64_t begin = (int64_t)r.begin * unit, end = (int64_t)r.end * unit;
+	return (struct split_range){(int32_t)(begin < n ? begin : n), (int32_t)(end < n ? end : n)};
+}
+
+static int32_t n_units_of(int32_t n, int32_t unit)
+{
+	return n / unit + (n % unit != 0);
+}
+
+// row_unit returns the largest of the units in which n rows can be shared by so many members: `best`, or single ones.
+static int32_t row_unit(int32_t n, int32_t best, int32_t n_members)
+{
+	if (best > ROWS_AT_ONCE && n / best < UNITS_PER_MEMBER * n_members)
+		best = ROWS_AT_ONCE;
+	return n / best < UNITS_PER_MEMBER * n_members ? 1 : best;
+}
+
+// head_unit returns how many query heads stay together: a KV head's, or so many that blocks of o's input have one owner; fewer where there are
+// more members than that.
+static int32_t head_unit(const struct split_shape *s, int32_t n_members)
+{
+	int32_t per_kv = s->n_heads / s->n_kv_heads, unit = per_kv;
+	while (unit < s->n_heads && unit * s->head_dim % s->o_block != 0)
+		unit += per_kv;
+	if (n_units_of(s->n_heads, unit) >= n_members)
+		return unit;
+	return s->n_kv_heads >= n_members ? per_kv : 1;
+}
+
+enum err tensor_split_make(const struct split_shape *s, enum split_mode mode, const uint32_t *shares, int32_t n, struct tensor_split *out,
+	struct errmsg *em)
+{
+	struct split_range heads[GROUP_MEMBERS_MAX], ffn[GROUP_MEMBERS_MAX], rows[GROUP_MEMBERS_MAX], experts[GROUP_MEMBERS_MAX];
+	bool any = false;
+	if (n < 1 || n > GROUP_MEMBERS_MAX)
+		return errmsg_fail(em, ERR_RANGE, "a group of %d members (want 1 to %d)", (int)n, GROUP_MEMBERS_MAX);
+	for (int32_t i = 0; i < n; i++)
+		any = any || shares[i] > 0;
+	if (!any)
+		return errmsg_fail(em, ERR_RANGE, "a group whose members all have a share of 0");
+	*out = (struct tensor_split){.mode = mode, .n_members = n};
+	int32_t head = head_unit(s, n), col = row_unit(s->ffn_dim, s->down_block, n), row = row_unit(s->hidden_dim, ROWS_AT_ONCE, n);
+	cut(n_units_of(s->n_heads, head), shares, n, heads);
+	cut(n_units_of(s->ffn_dim, col), shares, n, ffn);
+	cut(n_units_of(s->hidden_dim, row), shares, n, rows);
+	cut(s->n_experts, shares, n, experts);
+	for (int32_t i = 0; i < n; i++) {
+		out->parts[i] = (struct split_part){
+			.heads = scale_range(heads[i], head, s->n_heads),
+			.ffn = s->n_experts > 0 ? (struct split_range){0, s->ffn_dim} : scale_range(ffn[i], col, s->ffn_dim),
+			.o_rows = scale_range(rows[i], row, s->hidden_dim),
+			.down_rows = scale_range(rows[i], row, s->hidden_dim),
+			.experts = experts[i],
+		};
+	}
+	return OK;
+}
+
+// follows tells whether a range goes on where the one before it ended, and moves *at.
+static bool follows(struct split_range r, int32_t *at)
+{
+	bool ok = r.begin == *at && r.end >= r.begin;
+	*at = r.end;
+	return ok;
+}
+
+enum err tensor_split_check(const struct split_shape *s, const struct tensor_split *t, struct errmsg *em)
+{
+	int32_t heads = 0, ffn = 0, o_rows = 0, down_rows = 0, experts = 0;
+	bool ok = true;
+	if (t->n_members < 1 || t->n_members > GROUP_MEMBERS_MAX)
+		return errmsg_fail(em, ERR_RANGE, "a group of %d members (want 1 to %d)", (int)t->n_members, GROUP_MEMBERS_MAX);
+	if (t->mode != SPLIT_GATHER)
+		return errmsg_fail(em, ERR_RANGE, "a group of an unknown mode %d", (int)t->mode);
+	for (int32_t i = 0; i < t->n_members; i++) {
+		const struct split_part *p = &t->parts[i];
+		if (s->n_experts > 0)
+			ok = ok && p->ffn.begin == 0 && p->ffn.end == s->ffn_dim && follows(p->experts, &experts);
+		else
+			ok = ok && follows(p->ffn, &ffn) && follows(p->down_rows, &down_rows);
+		ok = ok && follows(p->heads, &heads) && follows(p->o_rows, &o_rows);
+	}
+	ok = ok && heads == s->n_heads && o_rows == s->hidden_dim && experts == s->n_experts;
+	ok = ok && (s->n_experts > 0 || (ffn == s->ffn_dim && down_rows == s->hidden_dim));
+	return ok ? OK : errmsg_fail(em, ERR_RANGE, "a group whose parts do not cover a layer");
+}
+
+struct split_range split_kv_heads(const struct split_shape *s, const struct split_part *p)
+{
+	int32_t per_kv = s->n_heads / s->n_kv_heads;
+	if (split_len(p->heads) == 0)
+		return (struct split_range){0, 0};
+	return (struct split_range){p->heads.begin / per_kv, (p->heads.end - 1) / per_kv + 1};
+}
+
+struct split_columns split_columns_of(struct split_range columns, int32_t block)
+{
+	if (block == 1)
+		return (struct split_columns){.front = columns};
+	int32_t first = n_units_of(columns.begin, block), last = columns.end / block;
+	if (first >= last) // all of it lies in blocks that others share
+		return (struct split_columns){.front = columns};
+	return (struct split_columns){
+		.front = {columns.begin, first * block},
+		.blocks = {first, last},
+		.back = {last * block, columns.end},
+	};
+}
+
+size_t split_columns_bytes(const struct split_columns *c, int32_t block)
+{
+	size_t values = (size_t)split_len(c->front) + (size_t)split_len(c->back);
+	return values * sizeof(float) + (size_t)split_len(c->blocks) * ((size_t)block + sizeof(float));
+}
+
+size_t split_bytes(const struct split_shape *s, const struct split_part *p, enum split_exchange x, int32_t block)
+{
+	struct split_range heads = {p->heads.begin * s->head_dim, p->heads.end * s->head_dim};
+	struct split_columns c = split_columns_of(x == EXCHANGE_ATTENDED ? heads : p->ffn, block);
+	switch (x) {
+	case EXCHANGE_ATTENDED:
+	case EXCHANGE_GATED: return split_columns_bytes(&c, block);
+	case EXCHANGE_O: return (size_t)split_len(p->o_rows) * sizeof(float);
+	case EXCHANGE_DOWN: return (size_t)split_len(p->down_rows) * sizeof(float);
+	case EXCHANGE_EXPERTS: return (size_t)s->hidden_dim * sizeof(float);
+	case N_EXCHANGES: break;
+	}
+	return 0;
+}

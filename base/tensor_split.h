@@ -1,0 +1,92 @@
+// How the members of a tensor-parallel group share the layers they run: which heads, rows and experts are whose. One arithmetic for the
+// engine, the planner, the cores and the simulator. Pure.
+//
+// A product is split by rows: an output belongs wholly to one member, so any cut gives the unsplit bits. What a product reads is gathered first,
+// in the form that the product takes anyway (quantised blocks; f32 where weights are floats): each member contributes its columns. Four
+// exchanges a layer: the inputs of o, the outputs of o, the inputs of down, the outputs of down. With experts whole ones belong to members, and
+// two exchanges do for the second half: none for inputs, one for the outputs of the chosen experts.
+// Cuts fall between quantisation blocks where heads and shares allow; a block with several owners travels as f32, and everybody quantises it.
+// Source: canonical-arithmetic.md, last part.
+#ifndef HEARTH_BASE_TENSOR_SPLIT_H
+#define HEARTH_BASE_TENSOR_SPLIT_H
+
+#include "base/err.h"
+#include "base/limits.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum split_mode {
+	SPLIT_GATHER, // rows everywhere
+};
+
+// What a split depends on; the same in all layers.
+struct split_shape {
+	int32_t n_heads, n_kv_heads; // n_kv_heads divides n_heads
+	int32_t head_dim, hidden_dim;
+	int32_t ffn_dim;             // of one expert, when there are experts
+	int32_t n_experts;           // 0: one feed-forward network
+	int32_t o_block, down_block; // inputs of o and of down that share a scale, in the layer where most do: 256, 32 or 1
+};
+
+struct split_range {
+	int32_t begin, end; // half-open; empty: none is this member's
+};
+
+// One member's part of each layer. Ranges of a group's members follow each other and cover the whole.
+struct split_part {
+	struct split_range heads;     // query heads: rows of q, columns of o
+	struct split_range ffn;       // rows of gate and up, columns of down; all of them, with experts
+	struct split_range o_rows;    // outputs of o
+	struct split_range down_rows; // outputs of down; unused with experts
+	struct split_range experts;   // with experts: those it holds
+};
+
+struct tensor_split {
+	enum split_mode mode;
+	int32_t n_members; // 1 .. GROUP_MEMBERS_MAX
+	struct split_part parts[GROUP_MEMBERS_MAX];
+};
+
+// What members of a group send each other, in the order of a layer.
+enum split_exchange {
+	EXCHANGE_ATTENDED, // inputs of o
+	EXCHANGE_O,        // outputs of o
+	EXCHANGE_GATED,    // inputs of down; not with experts
+	EXCHANGE_DOWN,     // outputs of down; not with experts
+	EXCHANGE_EXPERTS,  // outputs of the experts that tokens chose
+	N_EXCHANGES,
+};
+
+// tensor_split_make cuts by shares (n, any unit, at least one of them not 0): as near to them as heads, blocks and experts allow. ERR_RANGE names what is wrong.
+MUST_USE enum err tensor_split_make(const struct split_shape *s, enum split_mode mode, const uint32_t *shares, int32_t n, struct tensor_split *out,
+	struct errmsg *em);
+// tensor_split_check refuses (ERR_RANGE) a split whose parts do not cover the shape: also for those that came from a peer.
+MUST_USE enum err tensor_split_check(const struct split_shape *s, const struct tensor_split *t, struct errmsg *em);
+
+// split_kv_heads returns the KV heads that a part's query heads use; members share one that query heads of several use.
+struct split_range split_kv_heads(const struct split_shape *s, const struct split_part *p);
+
+static inline int32_t split_len(struct split_range r)
+{
+	return r.end - r.begin;
+}
+
+// How a member's columns of a product's input travel: in front of and behind its own whole blocks, values of blocks that it shares.
+struct split_columns {
+	struct split_range front;  // f32
+	struct split_range blocks; // whole blocks of `block` columns each, numbered from 0: int8 and one f32 per block
+	struct split_range back;   // f32
+};
+
+// split_columns_of takes columns of a product whose inputs share a scale by `block` (1: floats, everything travels as f32).
+struct split_columns split_columns_of(struct split_range columns, int32_t block);
+// split_columns_bytes returns what they take for one token.
+size_t split_columns_bytes(const struct split_columns *c, int32_t block);
+
+// split_bytes returns what a member contributes to an exchange for one token; block is that of the layer's o or down. EXCHANGE_EXPERTS: for
+// each chosen expert that is its own.
+size_t split_bytes(const struct split_shape *s, const struct split_part *p, enum split_exchange x, int32_t block);
+
+#endif

@@ -1,0 +1,34 @@
+// One member's part of a forward in a tensor-parallel group: an engine that was opened with a split computes from one exchange to the next, and its
+// caller carries what members owe each other. Bytes in and out, no link, no other engine.
+//
+//   member_begin, then member_compute again and again: while it says that the engine waits, member_export gives this member's contribution, which
+//   everybody else gets, and member_import takes each of theirs; when all are there, member_compute goes on. At its end every member holds the
+//   same hidden states.
+//
+// Errors as in engine/engine.h: what a token of one item cannot carry fails that item, and its part travels all the same, so that members stay
+// together. A value that a contribution must not have fails the whole call (ERR_FORMAT), as does its length.
+#ifndef HEARTH_ENGINE_MEMBER_H
+#define HEARTH_ENGINE_MEMBER_H
+
+#include "engine/engine.h"
+
+// Where a forward waits.
+struct member_exchange {
+	int32_t layer;
+	enum split_exchange kind;
+};
+
+// member_begin checks the items as engine_forward_layers does; they and their hidden states stay in place until the forward has ended. One forward at a
+// time: a new one forgets an unfinished one, whose positions count as not computed.
+MUST_USE enum err member_begin(struct engine *e, int32_t layer_begin, int32_t layer_end, struct engine_item *items, int32_t n_items, struct errmsg *em);
+// member_compute computes up to the next exchange (*waits, *at), or to the end, and then returns what engine_forward_layers would.
+// An error while it has not ended ends the forward for this member.
+MUST_USE enum err member_compute(struct engine *e, bool *waits, struct member_exchange *at, struct errmsg *em);
+// member_bytes returns what a member contributes to the exchange that is waited for; 0: nothing, and no message is due.
+size_t member_bytes(const struct engine *e, int32_t member);
+// member_bytes_max bounds that for any exchange of n tokens.
+size_t member_bytes_max(const struct engine *e, int32_t n_tokens);
+void member_export(struct engine *e, uint8_t *out);
+MUST_USE enum err member_import(struct engine *e, int32_t member, const uint8_t *bytes, size_t len, struct errmsg *em);
+
+#endif
