@@ -77,7 +77,7 @@ static enum err read_it(struct reading *r, struct errmsg *em)
 	if (!thread_start(&thread, run, r))
 		return errmsg_fail(em, ERR_NOMEM, "%s: no thread to read it", r->source.path);
 	loop_timer_set(r->loop, &r->timer, r->begin_ns + LOG_NS);
-	loop_run_until(r->loop, is_over, r, INT64_MAX);
+	loop_finish(r->loop, is_over, r); // a signal cancels it: the thread then ends within a block
 	loop_timer_clear(r->loop, &r->timer);
 	pthread_join(thread, NULL);
 	*em = r->em;
