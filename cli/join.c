@@ -13,6 +13,7 @@
 #include "engine/worker.h"
 #include "model/model.h"
 #include "net/keys.h"
+#include "net/link_listener.h"
 #include "net/loop.h"
 #include "node/shell/membership.h"
 #include "node/shell/node_blocks.h"
@@ -100,6 +101,18 @@ static enum err choose_source(struct joining *j, struct errmsg *em)
 		return OK;
 	text_copy(j->limits.source, sizeof j->limits.source, from);
 	return local_address_check(from, em);
+}
+
+// check_port: a port that is taken should cost neither an invite nor the fetching of a model. The loop does not run meanwhile: nobody is let in.
+static enum err check_port(struct joining *j, struct errmsg *em)
+{
+	char listen[HOST_PORT_TEXT_CAP];
+	struct link_listener *l;
+	host_port_format(&j->ctx->opts->link, listen);
+	const struct link_listener_params p = {.addr = listen, .limits = &j->limits};
+	enum err e = host_port_explain(link_listener_open(&l, &j->loop, &p, em), "--listen", em);
+	link_listener_close(l);
+	return e;
 }
 
 static enum err open_state(struct joining *j, struct errmsg *em)
@@ -402,6 +415,8 @@ static enum err open_all(struct joining *j, struct errmsg *em)
 	enum err e = choose_source(j, em);
 	if (e == OK)
 		e = open_state(j, em);
+	if (e == OK)
+		e = check_port(j, em);
 	if (e == OK)
 		e = o->model != NULL ? open_own_model(j, em) : cache_dir_open(o, &j->cache, em);
 	if (e == OK)

@@ -117,6 +117,19 @@ def test_a_port_in_use_is_named_with_the_way_out(cluster):
         1, "hearth serve: tcp://127.0.0.1:%d: another program listens there: is Hearth running already? --listen HOST:PORT takes another port" % port)
 
 
+def test_a_port_in_use_costs_no_invite(cluster):
+    cluster.serve()
+    invite = cluster.invite()
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+        bad = cluster.join("a", "--threads", "1", invite=invite, listen="127.0.0.1:%d" % s.getsockname()[1])
+        assert bad.wait_exit(30) == 1
+        assert "another program listens there: is Hearth running already? --listen HOST:PORT takes another port" in bad.log()
+    cluster.join("a", "--threads", "1", invite=invite)
+    ready_with(cluster, 2)
+
+
 @pytest.mark.parametrize("wire", ["bf16", "q8", "f16"])
 def test_each_wire_type_gives_what_run_gives_with_it(cluster, wire):
     alone = cluster.run_alone(PROMPT, "--wire", wire, "--prefill-chunk", "7", n=8)
