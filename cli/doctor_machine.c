@@ -173,7 +173,7 @@ void doctor_directory(const char *what, const char *path, struct doctor_report *
 	} else if (st.st_uid != geteuid()) {
 		doctor_add(r, DOCTOR_PROBLEM, check, "run Hearth as the user whose it is, or use another one (--state DIR, --cache DIR)", "%s: belongs to another user", path);
 	} else if ((st.st_mode & 077) != 0) {
-		snprintf(advice, sizeof advice, "chmod 700 %s: keys lie there, and Hearth refuses a directory that others can enter", path);
+		snprintf(advice, sizeof advice, "chmod 700 %s: Hearth refuses a directory that others can enter", path);
 		doctor_add(r, DOCTOR_PROBLEM, check, advice, "%s: others may enter it (mode %03o)", path, st.st_mode & 0777u);
 	} else if (access(path, W_OK | X_OK) != 0) {
 		doctor_add(r, DOCTOR_PROBLEM, check, "make it writable, or use another one (--state DIR, --cache DIR)", "%s: cannot be written (%s)", path, strerror(errno));

@@ -184,6 +184,7 @@ static void a_directory_that_others_may_enter_is_a_problem_with_its_command(void
 	doctor_directory("cache", path, r);
 	expect(r, DOCTOR_OK, "cache directory", "will be made", NULL);
 	scratch_write(path, "", 0);
+	assert_null(strstr(find(r, "state directory", "mode 755")->advice, "keys")); // the cache holds none
 	*r = (struct doctor_report){0};
 	doctor_directory("cache", path, r);
 	expect(r, DOCTOR_PROBLEM, "cache directory", "is no directory", "--cache");
