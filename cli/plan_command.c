@@ -4,17 +4,11 @@
 #include "cli/sim_run.h"
 
 #include "model/gguf.h"
-#include "model/mapped_file.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static bool is_gguf(const struct mapped_file *f)
-{
-	return f->bytes >= 4 && memcmp(f->data, "GGUF", 4) == 0;
-}
 
 // base_name is what a model is called: its file without folder and ".gguf".
 static void base_name(const char *path, char *out, size_t cap)
@@ -42,12 +36,13 @@ static enum err open_gguf(const char *path, const struct mapped_file *f, struct 
 	return e == OK ? OK : errmsg_prefix(em, e, "%.200s", path);
 }
 
+// open_model_scenario: a model that was fetched as something else (a web page, a pointer to it) comes here, too.
 static enum err open_model_scenario(const char *path, struct plan_model *out, struct errmsg *em)
 {
 	struct scenario s;
 	enum err e = sim_run_open_cluster(path, &s, em);
 	if (e != OK)
-		return e;
+		return errmsg_prefix(em, e, "MODEL is no GGUF file, and no scenario either");
 	e = plan_model_of_scenario(&s, out, em);
 	scenario_close(&s);
 	return e == OK ? OK : errmsg_prefix(em, e, "%.200s", path);
@@ -59,7 +54,7 @@ static enum err open_model_file(const char *path, struct plan_model *out, struct
 	enum err e = mapped_file_open(path, &f, em);
 	if (e != OK)
 		return errmsg_prefix(em, e, "%.200s", path);
-	e = is_gguf(&f) ? open_gguf(path, &f, out, em) : open_model_scenario(path, out, em);
+	e = sim_run_is_model(&f) ? open_gguf(path, &f, out, em) : open_model_scenario(path, out, em);
 	mapped_file_close(&f);
 	return e;
 }

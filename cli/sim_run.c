@@ -3,8 +3,6 @@
 
 #include "cli/command.h"
 
-#include "model/mapped_file.h"
-
 #include <errno.h>
 #include <string.h>
 
@@ -33,6 +31,11 @@ static enum err load(void *ctx, const char *path, const char **text, size_t *len
 	return OK;
 }
 
+bool sim_run_is_model(const struct mapped_file *f)
+{
+	return f->bytes >= 4 && memcmp(f->data, "GGUF", 4) == 0;
+}
+
 typedef enum err scenario_opener(const char *name, const char *text, size_t len, const struct trace_loader *loader, struct scenario *out,
 	struct errmsg *em);
 
@@ -44,7 +47,10 @@ static enum err open_with(scenario_opener *open, const char *path, struct scenar
 	enum err e = mapped_file_open(path, &file, em);
 	if (e != OK)
 		return errmsg_prefix(em, e, "%.200s", path);
-	e = open(path, (const char *)file.data, file.bytes, &loader, s, em);
+	if (sim_run_is_model(&file))
+		e = errmsg_fail(em, ERR_FORMAT, "%.200s: is a model, want a TOML file that describes machines", path);
+	else
+		e = open(path, (const char *)file.data, file.bytes, &loader, s, em);
 	mapped_file_close(&files.open);
 	mapped_file_close(&file);
 	return e;

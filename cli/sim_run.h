@@ -2,12 +2,15 @@
 #ifndef HEARTH_CLI_SIM_RUN_H
 #define HEARTH_CLI_SIM_RUN_H
 
+#include "model/mapped_file.h"
 #include "sim/prediction.h"
 #include "sim/scenario.h"
 #include "sim/swarm.h"
 
 #include <stdio.h>
 
+// sim_run_is_model tells whether a file says that it is a GGUF model, which is none of ours.
+bool sim_run_is_model(const struct mapped_file *f);
 // sim_run_open reads a scenario and the files it names.
 MUST_USE enum err sim_run_open(const char *path, struct scenario *s, struct errmsg *em);
 // sim_run_open_cluster reads only its machines and links, see scenario_open_cluster.

@@ -184,12 +184,19 @@ def test_the_table_of_primas_testbed_is_what_the_command_says():
     (("8B", "--cluster", HOME, "--rounds", "9"), 2, "--rounds"),
     (("8B", "--cluster", HOME, "--quant", "q4"), 1, "no weight type q4, want one of"),
     (("8B", "--cluster", HOME, "--layers", "desk=16", "--max-devices", 1), 1, "keeps all that is wanted: who must hold layers"),
+    ((ROOT / "LICENSE", "--cluster", HOME), 1, "MODEL is no GGUF file, and no scenario either: "),
     (("8B", "--cluster", HOME, "--svg", "/nowhere/x.svg"), 1, "/nowhere/x.svg: cannot open"),
 ])
 def test_mistakes_are_one_sentence(args, code, words):
     ran = plan(*args)
     assert ran.returncode == code and ran.stdout == "" and words in ran.stderr, ran.stderr
     assert ran.stderr.count("\n") == (1 if code == 1 else 2)
+
+
+def test_a_model_in_place_of_the_cluster_file_is_told_apart(tmp_path):
+    (tmp_path / "m.gguf").write_bytes(b"GGUF\3\0\0\0" + bytes(2 << 20))
+    ran = plan("8B", "--cluster", tmp_path / "m.gguf")
+    assert (ran.returncode, ran.stderr) == (1, "hearth plan: %s: is a model, want a TOML file that describes machines\n" % (tmp_path / "m.gguf"))
 
 
 def tiny(more="", memory="4 GiB", head=""):
