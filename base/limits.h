@@ -10,6 +10,7 @@
 #define ROUNDS_MAX 16           // trips round the ring of one step; the planner tries up to 8
 #define SPANS_MAX (STAGES_MAX * ROUNDS_MAX) // of one plan: what a step runs through, one after the other
 #define GROUP_MEMBERS_MAX 16    // of a tensor-parallel group: beyond 8 no published one gained
+#define EXCHANGES_MAX (4 * LAYERS_MAX) // of one forward of a group: four a layer
 #define CHAINS_MAX 16          // rings that each hold every layer: a swarm of a thousand has three
 #define SESSIONS_MAX 64         // requests in flight or queued at the coordinator
 #define LOSSES_MAX 16           // plans lost while one token was computed: more says that the request itself brings machines down
@@ -39,11 +40,13 @@
 #define CTX_LEN_TRAIN_MAX (256 * 1024 * 1024) // tokens; the largest published is 10 million
 
 // Wire
-#define PROTOCOL_VERSION 1               // of frames and control messages; LNK1 exchanges it
+#define PROTOCOL_VERSION 2               // of frames and control messages; LNK1 exchanges it
 #define CONTROL_RECORD_MAX 65536          // protobuf messages (library-notes: at most 64 KiB)
 #define DATA_RECORD_MAX (4 * 1024 * 1024) // one step frame: 128 tokens of 8,192 f32 and its header
 #define BLOCKS_RECORD_MAX (1024 * 1024 + 64) // one block of a model file and its header
 #define CHUNK_TOKENS_MAX 512              // tokens of one prefill step
+#define PART_BYTES_MAX (64 * 1024 * 1024) // of one member's contribution to an exchange: of 512 tokens with 32,768 f32 each
+#define PART_PAYLOAD_MAX (1024 * 1024)    // bytes of one frame of it: the next ones follow while it is passed on
 #define HOP_CREDITS_DEFAULT 16            // steps one hop may hold: more than any ring has stages, few enough to bound its buffers
 #define HOP_CREDITS_MAX 256
 #define LINK_QUEUE_FRAMES 256             // frames waiting on one link before it counts as stuck

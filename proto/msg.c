@@ -222,6 +222,39 @@ static enum err get_part(const Hearth__Plan *p, struct layer_spans *s, struct er
 	return s->n > 0 ? OK : bad(em, "span_begins");
 }
 
+// get_others fills the members' places but this node's.
+static enum err get_others(const Hearth__Group *p, struct msg_group *m, struct errmsg *em)
+{
+	if (p->n_others != (size_t)m->n_members - 1)
+		return bad(em, "group others");
+	for (int32_t i = 0; i < m->n_members; i++)
+		if (i != m->self)
+			TRY(get_peer(p->others[i < m->self ? i : i - 1], &m->members[i], em));
+	return OK;
+}
+
+static enum err get_group(const Hearth__Group *p, struct msg_group *m, struct errmsg *em)
+{
+	if (p == NULL)
+		return OK;
+	int32_t mode = 0, hub = 0, n = 0;
+	TRY(get_int((uint32_t)(p->n_shares <= GROUP_MEMBERS_MAX ? p->n_shares : 0), 2, GROUP_MEMBERS_MAX, &n, "group shares", em));
+	m->n_members = n;
+	TRY(get_int(p->member, 0, (uint32_t)n - 1, &m->self, "group member", em));
+	TRY(get_int(p->mode, 0, SPLIT_GATHER, &mode, "group mode", em));
+	TRY(get_int(p->hub, 0, (uint32_t)n, &hub, "group hub", em));
+	m->mode = (enum split_mode)mode;
+	m->hub = hub - 1;
+	uint32_t any = 0;
+	for (int32_t i = 0; i < n; i++) {
+		m->shares[i] = p->shares[i];
+		any |= p->shares[i];
+	}
+	if (any == 0)
+		return bad(em, "group shares");
+	return get_others(p, m, em);
+}
+
 static enum err get_plan(const Hearth__Plan *p, struct msg_plan *m, struct errmsg *em)
 {
 	m->epoch.v = p->plan_epoch;
@@ -240,7 +273,11 @@ static enum err get_plan(const Hearth__Plan *p, struct msg_plan *m, struct errms
 	TRY(get_int(p->chunk_max, 1, CHUNK_TOKENS_MAX, &m->chunk_max, "chunk_max", em));
 	TRY(get_int(p->hop_credits, 1, HOP_CREDITS_MAX / m->layers.n, &m->hop_credits, "hop_credits", em));
 	TRY(get_peer(p->prev, &m->prev, em));
-	return get_peer(p->next, &m->next, em);
+	TRY(get_peer(p->next, &m->next, em));
+	TRY(get_group(p->group, &m->group, em));
+	if (m->group.self != 0 && (m->prev.present || m->next.present))
+		return bad(em, "a neighbour of a member that does not lead");
+	return OK;
 }
 
 static enum err get_failed(const Hearth__StepFailed *p, struct msg *m, struct errmsg *em)
@@ -281,6 +318,16 @@ static enum err get_weight_report(const Hearth__WeightReport *p, struct msg_weig
 	return p->reader == 1 || p->reader == 2 ? OK : bad(em, "reader");
 }
 
+static enum err get_group_report(const Hearth__GroupReport *p, struct msg_group_report *m, struct errmsg *em)
+{
+	const uint64_t counts[] = {p->forwards, p->tokens, p->exchanges, p->start_bytes, p->part_bytes, p->frames, p->overhead};
+	if (p->forwards == 0 || !are_counts(counts, ARRAY_LEN(counts)))
+		return bad(em, "a count of groups");
+	*m = (struct msg_group_report){.n_forwards = p->forwards, .n_tokens = p->tokens, .n_exchanges = p->exchanges, .start_bytes = p->start_bytes,
+		.part_bytes = p->part_bytes, .n_frames = p->frames, .overhead = p->overhead};
+	return OK;
+}
+
 static enum err get_node_report(const Hearth__NodeReport *p, struct msg_node_report *m, struct errmsg *em)
 {
 	const uint64_t counts[] = {p->disk_written, p->disk_read, p->tokens, p->next_heard, p->decode_bytes, p->decode_us, p->visits, p->prefill_flop, p->prefill_us};
@@ -289,6 +336,8 @@ static enum err get_node_report(const Hearth__NodeReport *p, struct msg_node_rep
 		.prefill_us = p->prefill_us};
 	if (!are_counts(counts, ARRAY_LEN(counts)) || p->next_late > p->next_heard)
 		return bad(em, "a count");
+	if (p->group != NULL)
+		TRY(get_group_report(p->group, &m->group, em));
 	return p->weights != NULL ? get_weight_report(p->weights, &m->weights, em) : OK;
 }
 
@@ -502,9 +551,38 @@ static size_t put_hello(const struct msg_hello *m, Hearth__Control *c, uint8_t *
 	return pack(c, HEARTH__CONTROL__BODY_HELLO, out);
 }
 
+struct group_out {
+	Hearth__Group group;
+	uint32_t shares[GROUP_MEMBERS_MAX];
+	struct peer_out others[GROUP_MEMBERS_MAX];
+	Hearth__Peer *at[GROUP_MEMBERS_MAX];
+};
+
+static Hearth__Group *group_out(const struct msg_group *m, struct group_out *o)
+{
+	if (m->n_members == 0)
+		return NULL;
+	ASSERT(m->n_members >= 2 && m->n_members <= GROUP_MEMBERS_MAX);
+	hearth__group__init(&o->group);
+	o->group.member = (uint32_t)m->self;
+	o->group.mode = (uint32_t)m->mode;
+	o->group.hub = (uint32_t)(m->hub + 1);
+	for (int32_t i = 0; i < m->n_members; i++) {
+		o->shares[i] = m->shares[i];
+		ASSERT(m->members[i].present == (i != m->self));
+		if (i != m->self)
+			o->at[o->group.n_others++] = peer_out(&m->members[i], &o->others[i]);
+	}
+	o->group.n_shares = (size_t)m->n_members;
+	o->group.shares = o->shares;
+	o->group.others = o->at;
+	return &o->group;
+}
+
 static size_t put_plan(const struct msg_plan *m, Hearth__Control *c, uint8_t *out)
 {
 	struct peer_out prev, next;
+	struct group_out group;
 	uint32_t begins[ROUNDS_MAX], ends[ROUNDS_MAX];
 	Hearth__Plan p = HEARTH__PLAN__INIT;
 	p.plan_epoch = m->epoch.v;
@@ -520,6 +598,7 @@ static size_t put_plan(const struct msg_plan *m, Hearth__Control *c, uint8_t *ou
 	p.hop_credits = (uint32_t)m->hop_credits;
 	p.prev = peer_out(&m->prev, &prev);
 	p.next = peer_out(&m->next, &next);
+	p.group = group_out(&m->group, &group);
 	c->plan = &p;
 	return pack(c, HEARTH__CONTROL__BODY_PLAN, out);
 }
@@ -563,6 +642,19 @@ static bool put_weights(const struct msg_weight_report *m, Hearth__WeightReport 
 	p->stall_us = m->stall_us;
 	p->steps = m->steps;
 	return m->reader != 0;
+}
+
+// put_group fills *p; false: there is nothing to tell.
+static bool put_group(const struct msg_group_report *m, Hearth__GroupReport *p)
+{
+	p->forwards = m->n_forwards;
+	p->tokens = m->n_tokens;
+	p->exchanges = m->n_exchanges;
+	p->start_bytes = m->start_bytes;
+	p->part_bytes = m->part_bytes;
+	p->frames = m->n_frames;
+	p->overhead = m->overhead;
+	return m->n_forwards != 0;
 }
 
 static size_t put_profile(const struct device_profile *m, Hearth__Control *c, uint8_t *out)
@@ -635,6 +727,7 @@ static size_t put_small(const struct msg *m, Hearth__Control *c, uint8_t *out)
 	Hearth__JoinAck ack = HEARTH__JOIN_ACK__INIT;
 	Hearth__NodeReport report = HEARTH__NODE_REPORT__INIT;
 	Hearth__WeightReport weights = HEARTH__WEIGHT_REPORT__INIT;
+	Hearth__GroupReport group = HEARTH__GROUP_REPORT__INIT;
 	switch (m->type) {
 	case MSG_WELCOME:
 		welcome.name = text_out(m->u.welcome.name);
@@ -691,6 +784,8 @@ static size_t put_small(const struct msg *m, Hearth__Control *c, uint8_t *out)
 		report.prefill_us = m->u.node_report.prefill_us;
 		if (put_weights(&m->u.node_report.weights, &weights))
 			report.weights = &weights;
+		if (put_group(&m->u.node_report.group, &group))
+			report.group = &group;
 		c->node_report = &report;
 		return pack(c, HEARTH__CONTROL__BODY_NODE_REPORT, out);
 	case MSG_LEAVING: c->leaving = &leaving; return pack(c, HEARTH__CONTROL__BODY_LEAVING, out);

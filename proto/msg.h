@@ -12,6 +12,7 @@
 #include "base/layer_set.h"
 #include "base/layer_spans.h"
 #include "base/limits.h"
+#include "base/tensor_split.h"
 #include "base/wire_type.h"
 
 #include <stdbool.h>
@@ -49,13 +50,24 @@ struct msg_peer {
 	char name[NAME_CAP];
 };
 
+// Who computes a stage together. Its first member, the lead, is the stage for the ring.
+struct msg_group {
+	int32_t n_members; // 2 .. GROUP_MEMBERS_MAX; 0: this node alone is the stage, and the rest is zero
+	int32_t self;      // this node's place
+	enum split_mode mode;
+	int32_t hub;       // member that passes on what the others send; -1: each sends to each. 0 without a group
+	uint32_t shares[GROUP_MEMBERS_MAX]; // in any unit, not all of them 0
+	struct msg_peer members[GROUP_MEMBERS_MAX]; // its own is not present
+};
+
 struct msg_plan {
 	struct plan_epoch epoch;
 	int32_t n_stages, stage; // n_stages 0: the plan has no part for this node, which lets go of everything; the rest is zero
 	struct layer_spans layers; // one span for each round; an empty one only where there are several
 	enum wire_type wire;
 	int32_t n_slots, ctx_len, chunk_max, hop_credits;
-	struct msg_peer prev, next;
+	struct msg_peer prev, next; // absent for all but the lead of a group
+	struct msg_group group;
 };
 
 struct msg_join_grant {
@@ -99,6 +111,13 @@ struct msg_weight_report {
 	uint64_t steps;
 };
 
+// What a member of groups has sent to the others, each below 2^62.
+struct msg_group_report {
+	uint64_t n_forwards, n_tokens, n_exchanges;
+	uint64_t start_bytes, part_bytes; // payload: what to compute, with its hidden states; contributions
+	uint64_t n_frames, overhead;      // overhead: bytes of frames' headers, and of records around them
+};
+
 struct msg_node_report {
 	uint64_t disk_written, disk_read; // bytes of kept states
 	uint64_t n_tokens;                // that passed its layers
@@ -106,6 +125,7 @@ struct msg_node_report {
 	struct msg_weight_report weights;
 	uint64_t decode_bytes, decode_us, n_visits; // visits of one token: weights read, computing without waiting for the disk
 	uint64_t prefill_flop, prefill_us;          // visits of many tokens
+	struct msg_group_report group;              // all zero: it never was in one
 };
 
 // What one end knows of its way to another (flow/link_stats): of recent round trips, and of frames of the sizes that were sent.
@@ -170,7 +190,7 @@ struct msg {
 };
 
 #define LINK_RTT_MAX_US 60000000 // a minute
-#define MSG_ENCODED_MAX 8192 // a Plan with two peers of ADDRS_MAX addresses takes under 3 KiB
+#define MSG_ENCODED_MAX 24576 // a Plan with two neighbours and 15 members, of ADDRS_MAX addresses each, takes 21 KiB
 
 // msg_encode writes a whole FRAME_CONTROL frame (type byte first) and returns its length. What does not fit its field is our bug.
 size_t msg_encode(const struct msg *m, uint8_t out[MSG_ENCODED_MAX]);

@@ -31,11 +31,38 @@ static void try_credit(const uint8_t *data, size_t size)
 	ASSERT(memcmp(again, data, sizeof again) == 0);
 }
 
+static void try_part_start(const uint8_t *data, size_t size)
+{
+	struct part_start s;
+	uint8_t again[PART_START_BYTES_MAX];
+	if (part_start_decode(data, size, &s) != OK)
+		return;
+	ASSERT(s.n_items >= 1 && s.n_items <= PART_ITEMS_MAX);
+	ASSERT(s.n_tokens >= s.n_items && s.n_tokens <= CHUNK_TOKENS_MAX);
+	part_start_encode(&s, again);
+	ASSERT(memcmp(again, data, part_start_bytes(s.n_items)) == 0);
+}
+
+static void try_part(const uint8_t *data, size_t size)
+{
+	struct part p;
+	uint8_t again[FRAME_PART_BYTES];
+	if (part_decode(data, size, &p) != OK)
+		return;
+	ASSERT(p.payload_len == size - FRAME_PART_BYTES);
+	ASSERT(p.offset + p.payload_len <= p.total && p.total <= PART_BYTES_MAX);
+	part_encode(&p, again);
+	ASSERT(memcmp(again, data, sizeof again) == 0);
+	try_part_start(data + FRAME_PART_BYTES, p.payload_len);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint64_t cookie;
 	try_step(data, size);
 	try_credit(data, size);
+	try_part(data, size);
+	try_part_start(data, size);
 	if (ping_decode(data, size, &cookie) == OK) {
 		uint8_t again[FRAME_PING_BYTES];
 		ping_encode((enum frame_type)data[0], cookie, again);

@@ -29,6 +29,12 @@ static void check_plan(const struct msg_plan *p)
 	ASSERT(p->n_slots >= 1 && p->n_slots <= SESSIONS_MAX);
 	ASSERT(p->hop_credits >= 1 && p->hop_credits * p->layers.n <= HOP_CREDITS_MAX);
 	ASSERT(p->chunk_max >= 1 && p->chunk_max <= CHUNK_TOKENS_MAX);
+	const struct msg_group *g = &p->group;
+	ASSERT(g->n_members == 0 || (g->n_members >= 2 && g->n_members <= GROUP_MEMBERS_MAX));
+	ASSERT(g->n_members == 0 || (g->self >= 0 && g->self < g->n_members && g->hub >= -1 && g->hub < g->n_members));
+	ASSERT(g->self == 0 || (!p->prev.present && !p->next.present));
+	for (int32_t i = 0; i < g->n_members; i++)
+		check_addresses(&g->members[i].addresses);
 	check_addresses(&p->prev.addresses);
 	check_addresses(&p->next.addresses);
 }

@@ -142,6 +142,82 @@ static void values_outside_their_range_are_refused_by_name(void **state)
 	refused(&m, "code");
 }
 
+// A protobuf length-delimited field.
+static size_t put_field(uint8_t *out, uint32_t number, const uint8_t *data, size_t len)
+{
+	size_t n = 0;
+	out[n++] = (uint8_t)(number << 3 | 2);
+	for (size_t v = len; ; v >>= 7) {
+		out[n++] = (uint8_t)(v >= 0x80 ? (v & 0x7f) | 0x80 : v);
+		if (v < 0x80)
+			break;
+	}
+	memcpy(out + n, data, len);
+	return n + len;
+}
+
+static void a_group_that_does_not_fit_together_is_refused_by_name(void **state)
+{
+	(void)state;
+	struct msg m;
+	msg_sample(MSG_PLAN, &m);
+	m.u.plan.group.mode = (enum split_mode)77;
+	refused(&m, "group mode");
+	msg_sample(MSG_PLAN, &m);
+	m.u.plan.group.hub = 3;
+	refused(&m, "group hub");
+	msg_sample(MSG_PLAN, &m);
+	memset(m.u.plan.group.shares, 0, sizeof m.u.plan.group.shares);
+	refused(&m, "group shares");
+	msg_sample(MSG_PLAN, &m); // a fellow beside the ring's neighbours
+	m.u.plan.group.self = 1;
+	m.u.plan.group.members[0] = m.u.plan.group.members[1];
+	m.u.plan.group.members[1].present = false;
+	memset(&m.u.plan.group.members[1], 0, sizeof m.u.plan.group.members[1]);
+	refused(&m, "neighbour");
+}
+
+static void put_varint_field(uint8_t *out, size_t *n, uint32_t number, uint8_t value)
+{
+	out[(*n)++] = (uint8_t)(number << 3);
+	out[(*n)++] = value;
+}
+
+// decode_group puts a group that no encoder of ours would write into a valid plan.
+static enum err decode_group(const uint8_t *group, size_t group_len, struct errmsg *em)
+{
+	struct msg m, got;
+	uint8_t frame[MSG_ENCODED_MAX], plan[MSG_ENCODED_MAX], out[MSG_ENCODED_MAX];
+	msg_sample(MSG_PLAN, &m);
+	memset(&m.u.plan.group, 0, sizeof m.u.plan.group);
+	size_t len = msg_encode(&m, frame), at = 2;
+	while (frame[at++] & 0x80) // behind the length of the one field, Plan
+		;
+	memcpy(plan, frame + at, len - at);
+	size_t n = len - at;
+	n += put_field(plan + n, 13, group, group_len);
+	out[0] = FRAME_CONTROL;
+	return msg_decode(out, 1 + put_field(out + 1, 4, plan, n), &got, em);
+}
+
+static void a_group_has_a_share_and_a_peer_for_each_member(void **state)
+{
+	(void)state;
+	struct errmsg em;
+	for (size_t n_shares = 0; n_shares <= GROUP_MEMBERS_MAX + 1; n_shares++) {
+		uint8_t group[64], shares[GROUP_MEMBERS_MAX + 1];
+		memset(shares, 1, sizeof shares);
+		size_t n = put_field(group, 2, shares, n_shares);
+		assert_int_equal(decode_group(group, n, &em), ERR_FORMAT); // without peers
+		assert_non_null(strstr(em.text, n_shares < 2 || n_shares > GROUP_MEMBERS_MAX ? "group shares" : "group others"));
+	}
+	uint8_t group[16];
+	size_t n = put_field(group, 2, (const uint8_t *)"\1\1", 2);
+	put_varint_field(group, &n, 1, 2); // of two
+	assert_int_equal(decode_group(group, n, &em), ERR_FORMAT);
+	assert_non_null(strstr(em.text, "group member"));
+}
+
 static void text_with_control_characters_or_bad_utf8_is_refused(void **state)
 {
 	(void)state;
@@ -167,20 +243,6 @@ static void addresses_are_host_and_port_and_nothing_else(void **state)
 		strcpy(m.u.hello.addresses.at[1], bad[i]);
 		refused(&m, "addresses");
 	}
-}
-
-// A protobuf length-delimited field.
-static size_t put_field(uint8_t *out, uint32_t number, const uint8_t *data, size_t len)
-{
-	size_t n = 0;
-	out[n++] = (uint8_t)(number << 3 | 2);
-	for (size_t v = len; ; v >>= 7) {
-		out[n++] = (uint8_t)(v >= 0x80 ? (v & 0x7f) | 0x80 : v);
-		if (v < 0x80)
-			break;
-	}
-	memcpy(out + n, data, len);
-	return n + len;
 }
 
 static void sixty_four_kilobytes_of_tiny_fields_cost_bounded_memory(void **state)
@@ -239,7 +301,7 @@ static void a_nul_in_any_text_is_refused_by_name(void **state)
 				at[places[k]] = old;
 			}
 		}
-		assert_int_equal(n_found, texts[i].type == MSG_PLAN ? 2 : 1); // both neighbours
+		assert_int_equal(n_found, texts[i].type == MSG_PLAN ? 4 : 1); // both neighbours, both other members
 		assert_int_equal(msg_decode(frame, len, &got, NULL), OK);
 	}
 }
@@ -289,6 +351,8 @@ static void counts_of_a_report_are_bounded_and_agree(void **state)
 		{{.decode_us = UINT64_C(1) << 62}, ERR_FORMAT},
 		{{.prefill_flop = UINT64_MAX}, ERR_FORMAT},
 		{{.n_visits = UINT64_C(1) << 62}, ERR_FORMAT},
+		{{.group = {.n_forwards = 1, .part_bytes = (UINT64_C(1) << 62) - 1}}, OK},
+		{{.group = {.n_forwards = 1, .overhead = UINT64_C(1) << 62}}, ERR_FORMAT},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		uint8_t frame[MSG_ENCODED_MAX];
@@ -379,6 +443,8 @@ int main(void)
 		cmocka_unit_test(every_flipped_bit_is_survived_and_what_decodes_is_valid),
 		cmocka_unit_test(a_plan_may_have_no_part_for_a_node),
 		cmocka_unit_test(values_outside_their_range_are_refused_by_name),
+		cmocka_unit_test(a_group_that_does_not_fit_together_is_refused_by_name),
+		cmocka_unit_test(a_group_has_a_share_and_a_peer_for_each_member),
 		cmocka_unit_test(text_with_control_characters_or_bad_utf8_is_refused),
 		cmocka_unit_test(addresses_are_host_and_port_and_nothing_else),
 		cmocka_unit_test(sixty_four_kilobytes_of_tiny_fields_cost_bounded_memory),

@@ -50,6 +50,9 @@ void msg_sample(enum msg_type type, struct msg *m)
 			.ctx_len = 4096, .chunk_max = 512, .hop_credits = 16};
 		fill_peer(&m->u.plan.prev, 7);
 		fill_peer(&m->u.plan.next, 9);
+		m->u.plan.group = (struct msg_group){.n_members = 3, .hub = 1, .shares = {3, 0, 70000}};
+		fill_peer(&m->u.plan.group.members[1], 11);
+		fill_peer(&m->u.plan.group.members[2], 13);
 		break;
 	case MSG_LOADED:
 		m->u.loaded.epoch.v = 12;
@@ -85,7 +88,8 @@ void msg_sample(enum msg_type type, struct msg *m)
 		m->u.node_report = (struct msg_node_report){.disk_written = UINT64_C(1) << 41, .disk_read = 4096, .n_tokens = 70, .next_heard = 900, .next_late = 9,
 			.weights = {.reader = 2, .locked = true, .pinned = 1 << 30, .streamed = UINT64_C(1) << 35, .window = 1 << 24, .read = UINT64_C(1) << 50,
 				.read_us = 123456789, .stall_us = 9876543, .steps = 777}, .decode_bytes = UINT64_C(1) << 43, .decode_us = 98765432, .n_visits = 4321,
-			.prefill_flop = UINT64_C(1) << 53, .prefill_us = 87654321};
+			.prefill_flop = UINT64_C(1) << 53, .prefill_us = 87654321,
+			.group = {.n_forwards = 61, .n_tokens = 62, .n_exchanges = 63, .start_bytes = 64, .part_bytes = UINT64_C(1) << 44, .n_frames = 66, .overhead = 67}};
 		break;
 	case MSG_LINK_RTT:
 		fill(m->u.link_rtt.peer.b, NODE_ID_BYTES, 51);
