@@ -17,6 +17,7 @@ const struct kernels *kernels_avx2(void)
 		.name = "avx2",
 		.quantise = avx2_quantise,
 		.matmul = matmul,
+		.matmul_nodes = portable_matmul_nodes,
 		.rmsnorm = avx2_rmsnorm,
 		.swiglu = avx2_swiglu,
 		.add = avx2_add,

@@ -17,6 +17,7 @@ const struct kernels *kernels_avx512(void)
 		.name = "avx512",
 		.quantise = avx2_quantise,
 		.matmul = matmul,
+		.matmul_nodes = portable_matmul_nodes,
 		.rmsnorm = avx2_rmsnorm,
 		.swiglu = avx512_swiglu,
 		.add = avx2_add,

@@ -5,6 +5,7 @@
 #define HEARTH_KERNELS_KERNELS_IMPL_H
 
 #include "kernels/kernels.h"
+#include "kernels/lanes.h"
 
 #include <string.h>
 
@@ -18,11 +19,24 @@
 #define HEAD_DIM_MAX 512
 #define PANEL_LEN 16      // positions whose K or V an implementation may hold as f32 in scratch
 
+// Where a product goes, and of which lanes it is made: all, or those of a mask (kernels/lanes.h).
+struct nodes_sink {
+	int32_t n_lanes; // block b lies on lane b mod n_lanes
+	int32_t n_nodes;
+	struct {
+		uint8_t first, len;
+	} node[NODES_MAX]; // node j is the TREE of lanes [first, first + len)
+	float *y;          // node j of row r and token t at y[t * token_stride + j * node_stride + r]
+	size_t token_stride, node_stride;
+};
+
 struct kernels {
 	const char *name;
 	// Rule 4 for token t, and its sums.
 	void (*quantise)(const struct acts *a, int32_t t);
 	void (*matmul)(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);
+	// The same for a part of the lanes; there is at least one column.
+	void (*matmul_nodes)(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to);
 	void (*rmsnorm)(const float *x, const float *w, int32_t n, float eps, float *y);
 	void (*swiglu)(const float *gate, const float *up, int32_t n, float *y);
 	void (*add)(float *y, const float *x, int32_t n);
@@ -45,6 +59,8 @@ enum cpu_feature {
 const struct kernels *kernels_fastest(uint32_t features);
 
 const struct kernels *kernels_portable(void);
+// portable_matmul_nodes is the portable table's.
+void portable_matmul_nodes(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to);
 #ifdef __x86_64__
 const struct kernels *kernels_avx2(void);
 const struct kernels *kernels_avx512(void);
@@ -86,6 +102,14 @@ static inline float tree(float *lanes, int n)
 			lanes[i] = lanes[2 * i] + lanes[2 * i + 1];
 	}
 	return lanes[0];
+}
+
+// sink_lanes stores the nodes of one row and token; the lanes are used up.
+static inline void sink_lanes(const struct nodes_sink *to, int32_t t, int32_t row, float *lanes)
+{
+	float *y = to->y + (size_t)t * to->token_stride + row;
+	for (int32_t j = 0; j < to->n_nodes; j++)
+		y[(size_t)j * to->node_stride] = tree(lanes + to->node[j].first, to->node[j].len);
 }
 
 static inline const uint8_t *weight_row(const struct weight *w, int32_t row)

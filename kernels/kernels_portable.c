@@ -57,18 +57,19 @@ static int32_t dot_ints(const int8_t *w, const int8_t *q, int n)
 	return sum;
 }
 
-// Rule 5 for one row and up to TILE tokens.
-static void dot_quant(const struct weight *w, const uint8_t *row, const struct acts *a, int32_t t0, int32_t n, float *y, size_t y_stride)
+// Rule 5 for row r and up to TILE tokens.
+static void dot_quant(const struct weight *w, int32_t r, const struct acts *a, int32_t t0, int32_t n, const struct nodes_sink *to)
 {
+	const uint8_t *row = weight_row(w, r);
 	float lanes[TILE][QUANT_LANES] = {{0}};
 	uint32_t bytes = dtype_find((uint32_t)w->type)->block_bytes;
 	bool has_min = type_has_min(w->type);
-	for (int32_t b = 0; b < w->cols / BLOCK_LEN; b++) {
+	for (int32_t b = 0, l = 0; b < w->cols / BLOCK_LEN; b++, l = l + 1 == to->n_lanes ? 0 : l + 1) {
 		struct block32 block;
 		block32_unpack(w->type, row + (size_t)b * bytes, &block);
 		for (int32_t t = 0; t < n; t++) {
 			float dx = acts_d(a, t0 + t)[b];
-			float *lane = &lanes[t][b % QUANT_LANES];
+			float *lane = &lanes[t][l];
 			float f = (float)dot_ints(block.q, acts_q(a, t0 + t) + (size_t)b * BLOCK_LEN, BLOCK_LEN);
 			float c = block.scale * dx;
 			*lane = fmaf(f, c, *lane);
@@ -77,7 +78,7 @@ static void dot_quant(const struct weight *w, const uint8_t *row, const struct a
 		}
 	}
 	for (int32_t t = 0; t < n; t++)
-		y[(size_t)(t0 + t) * y_stride] = tree(lanes[t], QUANT_LANES);
+		sink_lanes(to, t0 + t, r, lanes[t]);
 }
 
 // Rules 6 and 7: one super-block with the activations of one token, before their scale.
@@ -94,45 +95,51 @@ static float dot_super(enum dtype type, const struct block256 *block, const int8
 	return fmaf((float)s, block->d, -u);
 }
 
-// Rules 6 and 7 for one row and up to TILE tokens.
-static void dot_k_quant(const struct weight *w, const uint8_t *row, const struct acts *a, int32_t t0, int32_t n, float *y, size_t y_stride)
+// Rules 6 and 7 for row r and up to TILE tokens.
+static void dot_k_quant(const struct weight *w, int32_t r, const struct acts *a, int32_t t0, int32_t n, const struct nodes_sink *to)
 {
+	const uint8_t *row = weight_row(w, r);
 	float lanes[TILE][SUPER_LANES] = {{0}};
 	uint32_t bytes = dtype_find((uint32_t)w->type)->block_bytes;
-	for (int32_t b = 0; b < w->cols / SUPER_LEN; b++) {
+	for (int32_t b = 0, l = 0; b < w->cols / SUPER_LEN; b++, l = l + 1 == to->n_lanes ? 0 : l + 1) {
 		struct block256 block;
 		block256_unpack(w->type, row + (size_t)b * bytes, &block);
 		for (int32_t t = 0; t < n; t++) {
 			const int16_t *sums = acts_sum32(a, t0 + t) + (size_t)b * (SUPER_LEN / 32);
 			float s = dot_super(w->type, &block, acts_q(a, t0 + t) + (size_t)b * SUPER_LEN, sums);
-			lanes[t][b % SUPER_LANES] = fmaf(s, acts_d(a, t0 + t)[b], lanes[t][b % SUPER_LANES]);
+			lanes[t][l] = fmaf(s, acts_d(a, t0 + t)[b], lanes[t][l]);
 		}
 	}
 	for (int32_t t = 0; t < n; t++)
-		y[(size_t)(t0 + t) * y_stride] = tree(lanes[t], SUPER_LANES);
+		sink_lanes(to, t0 + t, r, lanes[t]);
 }
 
-// Rule 8 for one row and one token.
-static float dot_float(const struct weight *w, const uint8_t *row, const float *x)
+// Rule 8 for row r and token t.
+static void dot_float(const struct weight *w, int32_t r, const struct acts *a, int32_t t, const struct nodes_sink *to)
 {
+	const uint8_t *row = weight_row(w, r);
+	const float *x = a->x + (size_t)t * (size_t)a->cols;
 	float lanes[FLOAT_LANES] = {0};
-	for (int32_t i = 0; i < w->cols; i++)
-		lanes[i % FLOAT_LANES] = fmaf(weight_at(w->type, row, i), x[i], lanes[i % FLOAT_LANES]);
-	return tree(lanes, FLOAT_LANES);
+	for (int32_t i = 0, l = 0; i < w->cols; i++, l = l + 1 == to->n_lanes ? 0 : l + 1)
+		lanes[l] = fmaf(weight_at(w->type, row, i), x[i], lanes[l]);
+	sink_lanes(to, t, r, lanes);
+}
+
+void portable_matmul_nodes(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	for (int32_t r = row_begin; r < row_end; r++) {
+		for (int32_t t = 0; a->kind == ACT_F32 && t < a->n; t++)
+			dot_float(w, r, a, t, to);
+		for (int32_t t = 0; a->kind != ACT_F32 && t < a->n; t += TILE)
+			(a->kind == ACT_A256 ? dot_k_quant : dot_quant)(w, r, a, t, a->n - t < TILE ? a->n - t : TILE, to);
+	}
 }
 
 static void matmul(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
 {
-	for (int32_t r = row_begin; r < row_end; r++) {
-		const uint8_t *row = weight_row(w, r);
-		if (a->kind == ACT_F32) {
-			for (int32_t t = 0; t < a->n; t++)
-				y[(size_t)t * y_stride + (size_t)r] = dot_float(w, row, a->x + (size_t)t * (size_t)a->cols);
-			continue;
-		}
-		for (int32_t t = 0; t < a->n; t += TILE)
-			(a->kind == ACT_A256 ? dot_k_quant : dot_quant)(w, row, a, t, a->n - t < TILE ? a->n - t : TILE, y + r, y_stride);
-	}
+	int32_t n_lanes = kernels_lanes(w->type);
+	struct nodes_sink to = {.n_lanes = n_lanes, .n_nodes = 1, .node = {{0, (uint8_t)n_lanes}}, .y = y, .token_stride = y_stride};
+	portable_matmul_nodes(w, a, row_begin, row_end, &to);
 }
 
 static void rmsnorm(const float *x, const float *w, int32_t n, float eps, float *y)
@@ -282,6 +289,7 @@ const struct kernels *kernels_portable(void)
 		.name = "portable",
 		.quantise = quantise,
 		.matmul = matmul,
+		.matmul_nodes = portable_matmul_nodes,
 		.rmsnorm = rmsnorm,
 		.swiglu = swiglu,
 		.add = add,
