@@ -482,9 +482,9 @@ static void member_status(const struct coordinator *c, const struct member *m, s
 		return;
 	out->layers = ch->plan.stages[m->stage].layers;
 	int32_t next = planning_next(&ch->plan, m->stage);
-	if (next >= 0 && node_id_is(ch->plan.stages[next].node, m->next_peer))
+	if (next >= 0 && node_id_is(plan_lead(&ch->plan.stages[next]), m->next_peer))
 		out->next_rtt = m->next_rtt;
-	const struct link_figures *way = next >= 0 ? member_figures_of_pair(c, m->record.id, ch->plan.stages[next].node) : NULL;
+	const struct link_figures *way = next >= 0 ? member_figures_of_pair(c, m->record.id, plan_lead(&ch->plan.stages[next])) : NULL;
 	if (way != NULL)
 		out->next_link_figures = *way;
 	bool is_direct = m->next_direct || (next >= 0 && !planning_is_between_machines(c, ch, m->stage)); // over no relay but the machine it is for

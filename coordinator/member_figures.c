@@ -67,7 +67,7 @@ static void note_next(struct coordinator *c, int32_t member, const struct msg *m
 	struct member *mb = &c->members[member];
 	const struct chain *ch = member_chain(c, member);
 	int32_t next = ch != NULL && mb->stage >= 0 ? planning_next(&ch->plan, mb->stage) : -1;
-	if (next < 0 || !node_id_is(ch->plan.stages[next].node, m->u.link_rtt.peer))
+	if (next < 0 || !node_id_is(plan_lead(&ch->plan.stages[next]), m->u.link_rtt.peer))
 		return;
 	if (!node_id_is(mb->next_peer, m->u.link_rtt.peer))
 		mb->next_rtt = (struct round_trip){.n = 0};

@@ -26,8 +26,8 @@ struct chain *member_chain(const struct coordinator *c, int32_t member)
 int32_t member_of_stage(const struct coordinator *c, const struct chain *ch, int32_t stage)
 {
 	int32_t m = ch->members[stage];
-	bool is_same = c->members[m].used && node_id_is(c->members[m].record.id, ch->plan.stages[stage].node);
-	return is_same ? m : member_find(c, ch->plan.stages[stage].node); // revoked, and perhaps back in another place
+	bool is_same = c->members[m].used && node_id_is(c->members[m].record.id, plan_lead(&ch->plan.stages[stage]));
+	return is_same ? m : member_find(c, plan_lead(&ch->plan.stages[stage])); // revoked, and perhaps back in another place
 }
 
 bool member_is_eligible(const struct member *m)

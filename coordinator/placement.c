@@ -53,7 +53,8 @@ int32_t placement_spares(const struct coordinator *c, const struct chain *ch, st
 			continue;
 		if ((spare = find_spare(c, &p.stages[i].layers, &p)) < 0)
 			continue;
-		p.stages[i].node = out[n++] = c->members[spare].record.id;
+		out[n] = c->members[spare].record.id;
+		p.stages[i].who = plan_group_one(out[n++]);
 	}
 	return n;
 }
@@ -86,7 +87,7 @@ static void first_layout(const struct coordinator *c, const struct chain *ch, st
 		at += p->stages[i].n_layers;
 		for (int32_t k = 0; k < c->n_members; k++)
 			if (c->members[k].chain == ch->index && is_called(&c->members[k], p->stages[i].name))
-				out->stages[i].node = c->members[k].record.id;
+				out->stages[i].who = plan_group_one(c->members[k].record.id);
 	}
 }
 
@@ -101,7 +102,7 @@ static bool is_here(const struct coordinator *c, const struct chain *ch, struct 
 static bool has_room(const struct coordinator *c, const struct plan *p, char why[REASON_CAP])
 {
 	for (int32_t i = 0; i < p->n_stages; i++) {
-		const struct member *m = &c->members[member_find(c, p->stages[i].node)];
+		const struct member *m = &c->members[member_find(c, plan_lead(&p->stages[i]))];
 		int32_t n = layer_spans_count(&p->stages[i].layers);
 		if (can_hold(m, n))
 			continue;
@@ -115,7 +116,7 @@ static bool has_room(const struct coordinator *c, const struct plan *p, char why
 
 bool placement_choose(const struct coordinator *c, const struct chain *ch, bool is_now, struct plan *out, struct plan *base, char why[REASON_CAP])
 {
-	bool alive[STAGES_MAX];
+	struct plan_alive alive = {.is = {{false}}};
 	int32_t n_alive = 0;
 	if (!placement_is_enough(c, why))
 		return false;
@@ -126,17 +127,17 @@ bool placement_choose(const struct coordinator *c, const struct chain *ch, bool 
 	bool may_come = ch->base.n_stages == 0 && c->now_ns - c->enough_ns < PLACED_WAIT_NS;
 	for (int32_t i = 0; i < base->n_stages; i++) {
 		struct plan_stage *st = &base->stages[i];
-		alive[i] = is_here(c, ch, st->node);
-		int32_t spare = alive[i] || may_come ? -1 : find_spare(c, &st->layers, base);
+		alive.is[i][0] = is_here(c, ch, plan_lead(st));
+		int32_t spare = alive.is[i][0] || may_come ? -1 : find_spare(c, &st->layers, base);
 		if (spare >= 0 && (!is_now || prefetch_holds(&c->members[spare], &st->layers))) {
-			st->node = c->members[spare].record.id;
-			alive[i] = true;
+			st->who = plan_group_one(c->members[spare].record.id);
+			alive.is[i][0] = true;
 		}
-		n_alive += alive[i];
+		n_alive += alive.is[i][0];
 	}
 	if (n_alive == 0 || (may_come && n_alive < base->n_stages))
 		return planning_say_missing(c, why, "machines of this chain", n_alive, base->n_stages);
-	enum err e = plan_repair(base, alive, NULL, 0, out);
+	enum err e = plan_repair(base, &alive, NULL, 0, out);
 	ASSERT(e == OK); // somebody is left
 	return has_room(c, out, why);
 }

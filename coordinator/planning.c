@@ -57,7 +57,7 @@ static bool is_in_plan(const struct chain *ch, const struct pair *p)
 {
 	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
 		int32_t next = planning_next(&ch->plan, i);
-		if (next >= 0 && is_pair(p, ch->plan.stages[i].node, ch->plan.stages[next].node))
+		if (next >= 0 && is_pair(p, plan_lead(&ch->plan.stages[i]), plan_lead(&ch->plan.stages[next])))
 			return true;
 	}
 	return false;
@@ -77,7 +77,7 @@ static struct pair *free_pair(struct coordinator *c)
 
 static struct pair *find_hop(struct coordinator *c, const struct plan *p, int32_t stage)
 {
-	return find_pair(c, p->stages[stage].node, p->stages[planning_next(p, stage)].node);
+	return find_pair(c, plan_lead(&p->stages[stage]), plan_lead(&p->stages[planning_next(p, stage)]));
 }
 
 // missing_pair returns the first stage whose hop to the next one has no key yet, or -1.
@@ -98,7 +98,7 @@ void planning_on_random(struct coordinator *c, const struct coord_event *ev, str
 		struct pair *p = stage >= 0 ? free_pair(c) : NULL;
 		if (p == NULL)
 			continue;
-		*p = (struct pair){.a = ch->plan.stages[stage].node, .b = ch->plan.stages[planning_next(&ch->plan, stage)].node, .used = true};
+		*p = (struct pair){.a = plan_lead(&ch->plan.stages[stage]), .b = plan_lead(&ch->plan.stages[planning_next(&ch->plan, stage)]), .used = true};
 		memcpy(p->psk, ev->u.random.bytes, KEY_BYTES);
 		planning_pump(c, fx);
 		return;
@@ -235,21 +235,21 @@ bool planning_say_missing(const struct coordinator *c, char why[REASON_CAP], con
 // repair changes the lost plan as little as can be: answers wait for it. False when there is none to change.
 static bool repair(const struct chain *ch, const struct node_id *nodes, int32_t n, struct plan *out)
 {
-	bool alive[STAGES_MAX], taken[2 * STAGES_MAX] = {false};
+	struct plan_alive alive = {.is = {{false}}};
+	bool taken[2 * STAGES_MAX] = {false};
 	struct node_id spares[2 * STAGES_MAX];
 	int32_t n_spares = 0;
 	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
-		alive[i] = false;
 		for (int32_t k = 0; k < n; k++) {
-			if (!node_id_is(nodes[k], ch->plan.stages[i].node))
-				continue;
-			alive[i] = taken[k] = true;
+			int32_t place = plan_group_find(&ch->plan.stages[i].who, nodes[k]);
+			if (place >= 0)
+				alive.is[i][place] = taken[k] = true;
 		}
 	}
 	for (int32_t k = 0; k < n; k++)
 		if (!taken[k])
 			spares[n_spares++] = nodes[k];
-	return plan_repair(&ch->plan, alive, spares, n_spares, out) == OK;
+	return plan_repair(&ch->plan, &alive, spares, n_spares, out) == OK;
 }
 
 // What a chain would have next.
@@ -487,7 +487,7 @@ static void make_plan(struct coordinator *c, struct chain *ch, struct coord_effe
 	if (c->config.placement != NULL)
 		ch->base = next.base;
 	for (int32_t i = 0; i < ch->plan.n_stages; i++)
-		ch->members[i] = member_find(c, ch->plan.stages[i].node);
+		ch->members[i] = member_find(c, plan_lead(&ch->plan.stages[i]));
 	ch->plan_repaired = next.is_repair;
 	ch->plan_state = PLAN_KEYS;
 	placement_on_plan(c, ch);

@@ -24,7 +24,7 @@ static bool holds(const struct member *m, const struct layer_spans *layers)
 bool prefetch_is_here(const struct coordinator *c, const struct plan *p)
 {
 	for (int32_t i = 0; i < p->n_stages; i++) {
-		int32_t k = member_find(c, p->stages[i].node);
+		int32_t k = member_find(c, plan_lead(&p->stages[i]));
 		if (k < 0 || !holds(&c->members[k], &p->stages[i].layers))
 			return false;
 	}
@@ -45,7 +45,7 @@ static bool is_staying(const struct chain *ch, const struct member *m)
 static bool all_are(const struct coordinator *c, const struct chain *ch, const struct plan *p, bool (*test)(const struct chain *, const struct member *))
 {
 	for (int32_t i = 0; i < p->n_stages; i++) {
-		int32_t k = member_find(c, p->stages[i].node);
+		int32_t k = member_find(c, plan_lead(&p->stages[i]));
 		if (k < 0 || c->members[k].chain != ch->index || !test(ch, &c->members[k]))
 			return false;
 	}

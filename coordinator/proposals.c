@@ -37,10 +37,10 @@ static bool is_about(const struct proposal *p, const struct candidates *who)
 static bool is_within(const struct plan *p, const struct candidates *who)
 {
 	for (int32_t i = 0; i < p->n_stages; i++) {
-		bool is_there = false;
+		int32_t n_there = 0;
 		for (int32_t k = 0; k < who->n; k++)
-			is_there = is_there || node_id_is(p->stages[i].node, who->nodes[k]);
-		if (!is_there)
+			n_there += plan_group_find(&p->stages[i].who, who->nodes[k]) >= 0;
+		if (n_there < p->stages[i].who.n)
 			return false;
 	}
 	return true;
@@ -113,7 +113,7 @@ static int32_t n_layers_moved(const struct plan *from, const struct plan *to)
 {
 	int32_t n = 0;
 	for (int32_t i = 0; i < to->n_stages; i++) {
-		const struct plan_stage *old = plan_find(from, to->stages[i].node);
+		const struct plan_stage *old = plan_find(from, plan_lead(&to->stages[i]));
 		for (int32_t r = 0; r < to->stages[i].layers.n; r++)
 			for (int32_t layer = to->stages[i].layers.at[r].begin; layer < to->stages[i].layers.at[r].end; layer++)
 				n += old == NULL || layer_spans_find(&old->layers, layer) < 0;

@@ -24,6 +24,11 @@ static void lay_out(struct plan *p, const int32_t *n_layers, int32_t n_rounds)
 	}
 }
 
+static struct plan_group stage_of(const struct plan_want *w, int32_t i)
+{
+	return w->groups != NULL ? w->groups[i] : plan_group_one(w->nodes[i]);
+}
+
 void plan_even(const struct plan_want *w, struct plan *out)
 {
 	int32_t n_layers[STAGES_MAX];
@@ -35,7 +40,7 @@ void plan_even(const struct plan_want *w, struct plan *out)
 	if (out->n_stages > STAGES_MAX)
 		out->n_stages = STAGES_MAX;
 	for (int32_t i = 0; i < out->n_stages; i++) {
-		out->stages[i].node = w->nodes[i];
+		out->stages[i].who = stage_of(w, i);
 		n_layers[i] = w->n_layers / out->n_stages + (i < w->n_layers % out->n_stages);
 	}
 	lay_out(out, n_layers, w->n_rounds);
@@ -54,7 +59,7 @@ enum err plan_given(const struct plan_want *w, const char *const *names, const i
 		if (at > w->n_layers)
 			return errmsg_fail(em, ERR_RANGE, "split: stage %d (%s) ends at layer %lld: the model has %d layers", i, names[i], (long long)at,
 				w->n_layers);
-		out->stages[i].node = w->nodes[i];
+		out->stages[i].who = stage_of(w, i);
 	}
 	if (at != w->n_layers)
 		return errmsg_fail(em, ERR_RANGE, "split: %d stages hold %lld layers: the model has %d", w->n, (long long)at, w->n_layers);
@@ -64,18 +69,59 @@ enum err plan_given(const struct plan_want *w, const char *const *names, const i
 
 // ---- repair
 
-// take_in copies the stages of `old`; where a spare takes the place of some that were lost side by side, it is one stage in their stead.
-static void take_in(const struct plan *old, const bool *alive, const struct node_id *spares, int32_t n_spares, struct plan *out, bool *is_alive)
+static bool is_lost(const struct plan *p, const struct plan_alive *alive, int32_t stage)
 {
-	int32_t n_used = 0;
+	for (int32_t k = 0; k < p->stages[stage].who.n; k++)
+		if (alive->is[stage][k])
+			return false;
+	return true;
+}
+
+// n_gaps counts the runs of stages that are lost side by side: each takes one spare.
+static int32_t n_gaps(const struct plan *p, const struct plan_alive *alive)
+{
+	int32_t n = 0;
+	for (int32_t i = 0; i < p->n_stages; i++)
+		n += is_lost(p, alive, i) && (i == 0 || !is_lost(p, alive, i - 1));
+	return n;
+}
+
+// mend gives the places of who is lost to spares, and takes out those for which there is none. Somebody is left.
+static void mend(struct plan_group *g, const bool *alive, const struct node_id **spares, int32_t *n_spares)
+{
+	struct plan_group left = {.mode = g->mode, .form = g->form};
+	uint64_t sum = 0;
+	for (int32_t k = 0; k < g->n; k++) {
+		if (!alive[k] && *n_spares == 0)
+			continue;
+		left.nodes[left.n] = alive[k] ? g->nodes[k] : *(*spares)++;
+		*n_spares -= !alive[k];
+		left.shares[left.n++] = g->shares[k];
+		sum += g->shares[k];
+	}
+	for (int32_t k = 0; sum == 0 && k < left.n; k++)
+		left.shares[k] = 1; // they had nothing of a layer
+	*g = left.n == 1 ? plan_group_one(left.nodes[0]) : left;
+}
+
+// take_in copies the stages of `old`; where a spare takes the place of some that were lost side by side, it is one stage in their stead.
+static void take_in(const struct plan *old, const struct plan_alive *alive, const struct node_id *spares, int32_t n_spares, struct plan *out, bool *is_alive)
+{
+	int32_t n_for_gaps = n_gaps(old, alive);
+	n_for_gaps = n_for_gaps < n_spares ? n_for_gaps : n_spares;
+	int32_t n_used = 0, n_others = n_spares - n_for_gaps;
+	const struct node_id *others = n_others > 0 ? spares + n_for_gaps : NULL;
 	for (int32_t i = 0; i < old->n_stages;) {
 		int32_t end = i + 1;
 		struct plan_stage *st = &out->stages[out->n_stages];
+		bool lost = is_lost(old, alive, i);
 		*st = old->stages[i];
-		is_alive[out->n_stages++] = alive[i] || n_used < n_spares;
-		if (!alive[i] && n_used < n_spares) {
-			st->node = spares[n_used++];
-			while (end < old->n_stages && !alive[end])
+		is_alive[out->n_stages++] = !lost || n_used < n_for_gaps;
+		if (!lost) {
+			mend(&st->who, alive->is[i], &others, &n_others);
+		} else if (n_used < n_for_gaps) {
+			st->who = plan_group_one(spares[n_used++]);
+			while (end < old->n_stages && is_lost(old, alive, end))
 				end++;
 			for (int32_t r = 0; r < old->n_rounds; r++)
 				st->layers.at[r].end = old->stages[end - 1].layers.at[r].end;
@@ -121,7 +167,7 @@ static void drop_lost(struct plan *p, const bool *alive)
 	p->stages[0].layers = layer_spans_one(0, p->n_layers);
 }
 
-enum err plan_repair(const struct plan *old, const bool *alive, const struct node_id *spares, int32_t n_spares, struct plan *out)
+enum err plan_repair(const struct plan *old, const struct plan_alive *alive, const struct node_id *spares, int32_t n_spares, struct plan *out)
 {
 	bool is_alive[STAGES_MAX];
 	*out = (struct plan){.n_layers = old->n_layers, .n_rounds = old->n_rounds};
@@ -132,6 +178,37 @@ enum err plan_repair(const struct plan *old, const bool *alive, const struct nod
 	return OK;
 }
 
+static bool is_group(const struct plan_group *g)
+{
+	uint64_t sum = 0;
+	for (int32_t k = 0; k < g->n && k < GROUP_MEMBERS_MAX; k++)
+		sum += g->shares[k];
+	return g->n >= 1 && g->n <= GROUP_MEMBERS_MAX && sum > 0;
+}
+
+static bool is_once(const struct plan *p, struct node_id node)
+{
+	int32_t n = 0;
+	for (int32_t i = 0; i < p->n_stages; i++)
+		for (int32_t k = 0; k < p->stages[i].who.n; k++)
+			n += node_id_is(p->stages[i].who.nodes[k], node);
+	return n == 1;
+}
+
+static bool are_groups(const struct plan *p)
+{
+	for (int32_t i = 0; i < p->n_stages; i++)
+		if (!is_group(&p->stages[i].who))
+			return false;
+	if (plan_n_nodes(p) > STAGES_MAX)
+		return false;
+	for (int32_t i = 0; i < p->n_stages; i++)
+		for (int32_t k = 0; k < p->stages[i].who.n; k++)
+			if (!is_once(p, p->stages[i].who.nodes[k]))
+				return false;
+	return true;
+}
+
 enum err plan_check(const struct plan *p)
 {
 	if (p->n_stages < 1 || p->n_stages > STAGES_MAX || p->n_rounds < 1 || p->n_rounds > (p->n_stages > 1 ? ROUNDS_MAX : 1))
@@ -139,6 +216,8 @@ enum err plan_check(const struct plan *p)
 	for (int32_t i = 0; i < p->n_stages; i++)
 		if (p->stages[i].layers.n != p->n_rounds || layer_spans_count(&p->stages[i].layers) < 1)
 			return ERR_RANGE;
+	if (!are_groups(p))
+		return ERR_RANGE;
 	int32_t at = 0;
 	for (int32_t i = 0; i < plan_n_spans(p); i++) {
 		const struct layer_span *s = plan_span(p, i);

@@ -4,6 +4,8 @@
 // begins at the layer where the span before it ends. With several rounds a machine whose weights do not all fit reads the next ones while
 // the step is with others (partition/cost.h says when that pays); one round has the fewest hops.
 //
+// A stage is one machine, or a group of machines that share each of its layers (base/tensor_split.h). A machine is in one stage at most.
+//
 // Layers are split evenly, or as the operator gave them, and a plan that lost stages is repaired.
 // A planner by cost (partition/cost.h) would fill the same struct.
 #ifndef HEARTH_PARTITION_PLAN_H
@@ -13,12 +15,22 @@
 #include "base/ids.h"
 #include "base/layer_spans.h"
 #include "base/limits.h"
+#include "base/tensor_split.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
+// Who runs a stage. What is unused is zero, so that equal ones have equal bytes.
+struct plan_group {
+	int32_t n; // machines; 1: a plain stage
+	struct node_id nodes[GROUP_MEMBERS_MAX]; // (n) the first is the lead: for the ring it is the stage, and its steps come to it and leave from it
+	uint32_t shares[GROUP_MEMBERS_MAX];      // (n) of each layer, in any unit; at least one is not 0. A plain stage's is 1
+	enum split_mode mode;
+	enum split_form form;
+};
+
 struct plan_stage {
-	struct node_id node;
+	struct plan_group who;
 	struct layer_spans layers; // one span for each round; together never empty
 };
 
@@ -31,23 +43,36 @@ struct plan {
 
 // What a plan is made of.
 struct plan_want {
-	const struct node_id *nodes; // (n) in ring order
+	const struct node_id *nodes;     // (n) in ring order; NULL: groups says who they are
+	const struct plan_group *groups; // (n) likewise
 	int32_t n;
 	int32_t n_layers;
 	int32_t n_rounds; // at most; fewer where no stage has a layer for each
 };
 
-// plan_even splits the layers over the nodes, the first ones taking the remainder; nodes beyond n_layers stay out.
+// Of each machine of a plan, whether it is still there.
+struct plan_alive {
+	bool is[STAGES_MAX][GROUP_MEMBERS_MAX];
+};
+
+// plan_even splits the layers over the stages, the first ones taking the remainder; those beyond n_layers stay out.
 // n >= 1. The epoch is the caller's to set.
 void plan_even(const struct plan_want *w, struct plan *out);
 // plan_given takes the layers of each stage, all rounds together, as an operator wrote them. ERR_RANGE when a stage is empty or the sum is not
 // n_layers; the message names the stage by `names`.
 MUST_USE enum err plan_given(const struct plan_want *w, const char *const *names, const int32_t *layers, struct plan *out, struct errmsg *em);
-// plan_repair changes as little of `old` as it can when the stages that are not `alive` (one flag each) are lost: who is left keeps its layers and
-// place; a gap goes to a spare node, or is shared by the neighbours it had. ERR_NOT_FOUND: nobody is left. The epoch is the caller's to set.
-MUST_USE enum err plan_repair(const struct plan *old, const bool *alive, const struct node_id *spares, int32_t n_spares, struct plan *out);
-// plan_check asserts nothing: ERR_RANGE says that spans are not contiguous, stages empty, or that they do not cover the model.
+// plan_repair changes as little of `old` as it can when who is not `alive` is lost: stages of which somebody is left keep their layers and place; a
+// gap goes to a spare node, or is shared by the neighbours it had. In a group a spare that no gap needs takes the place of who is lost, with its
+// share; else those left share the layers in the proportion they had. ERR_NOT_FOUND: nobody is left. The epoch is the caller's to set.
+MUST_USE enum err plan_repair(const struct plan *old, const struct plan_alive *alive, const struct node_id *spares, int32_t n_spares, struct plan *out);
+// plan_check asserts nothing: ERR_RANGE says that spans are not contiguous, stages empty, or that they do not cover the model; that a group is none, a
+// machine in two places, or that there are more than STAGES_MAX of them.
 MUST_USE enum err plan_check(const struct plan *p);
+
+static inline struct plan_group plan_group_one(struct node_id node)
+{
+	return (struct plan_group){.n = 1, .nodes = {node}, .shares = {1}};
+}
 
 // plan_round_begin: in round r of k a stage runs its layers plan_round_begin(n, k, r) to plan_round_begin(n, k, r + 1) - 1, counted from its first.
 static inline int32_t plan_round_begin(int32_t n_layers, int32_t k, int32_t round)
@@ -61,13 +86,36 @@ static inline int32_t plan_n_spans(const struct plan *p)
 	return p->n_stages * p->n_rounds;
 }
 
-// plan_find returns the stage of a node, or NULL.
+// plan_lead returns the machine that stands for a stage in the ring.
+static inline struct node_id plan_lead(const struct plan_stage *st)
+{
+	return st->who.nodes[0];
+}
+
+// plan_group_find returns the place of a node in a group; -1: it is none of it.
+static inline int32_t plan_group_find(const struct plan_group *g, struct node_id node)
+{
+	for (int32_t i = 0; i < g->n; i++)
+		if (node_id_is(g->nodes[i], node))
+			return i;
+	return -1;
+}
+
+// plan_find returns the stage of a node, whatever its place in a group, or NULL.
 static inline const struct plan_stage *plan_find(const struct plan *p, struct node_id node)
 {
 	for (int32_t i = 0; i < p->n_stages; i++)
-		if (node_id_is(p->stages[i].node, node))
+		if (plan_group_find(&p->stages[i].who, node) >= 0)
 			return &p->stages[i];
 	return NULL;
+}
+
+static inline int32_t plan_n_nodes(const struct plan *p)
+{
+	int32_t n = 0;
+	for (int32_t i = 0; i < p->n_stages; i++)
+		n += p->stages[i].who.n;
+	return n;
 }
 
 static inline const struct layer_span *plan_span(const struct plan *p, int32_t at)

@@ -14,13 +14,14 @@ static int32_t find_device(const struct plan_ask *ask, struct node_id id)
 	return -1;
 }
 
-// cost_of_plan: a repaired plan's rounds may be cut elsewhere; the solver counts them as it would cut them. False: somebody is no device.
+// cost_of_plan: a repaired plan's rounds may be cut elsewhere; the solver counts them as it would cut them. False: somebody is no device, or shares its
+// layers with others, which the solver does not count.
 static bool cost_of_plan(const struct plan_ask *ask, const struct plan *p, struct cost_plan *out)
 {
 	*out = (struct cost_plan){.head = ask->want.head, .n_rounds = p->n_rounds, .n_stages = p->n_stages};
 	for (int32_t i = 0; i < p->n_stages; i++) {
-		int32_t device = find_device(ask, p->stages[i].node);
-		if (device < 0)
+		int32_t device = find_device(ask, plan_lead(&p->stages[i]));
+		if (device < 0 || p->stages[i].who.n > 1)
 			return false;
 		out->stages[i] = (struct cost_stage){.device = device, .n_layers = layer_spans_count(&p->stages[i].layers), .n_streamed = COST_STREAM_LEAST};
 	}
@@ -47,8 +48,8 @@ static void plan_of_cost(const struct plan_ask *ask, const struct cost_plan *p, 
 // here, and its memory's stands for it.
 static double load_s(const struct plan_ask *ask, const struct plan_stage *st)
 {
-	const struct plan_stage *old = ask->current != NULL ? plan_find(ask->current, st->node) : NULL;
-	const struct cluster_device *d = &ask->want.cluster->devices[find_device(ask, st->node)];
+	const struct plan_stage *old = ask->current != NULL ? plan_find(ask->current, plan_lead(st)) : NULL;
+	const struct cluster_device *d = &ask->want.cluster->devices[find_device(ask, plan_lead(st))];
 	double bytes = 0;
 	for (int32_t r = 0; r < st->layers.n; r++)
 		for (int32_t layer = st->layers.at[r].begin; layer < st->layers.at[r].end; layer++)

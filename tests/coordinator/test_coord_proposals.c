@@ -33,7 +33,7 @@ static struct plan split_of(const int32_t *layers, int32_t n)
 	struct plan p = {.n_layers = 6, .n_rounds = 1};
 	for (int32_t i = 0, at = 0; i < n; at += layers[i++])
 		if (layers[i] > 0)
-			p.stages[p.n_stages++] = (struct plan_stage){.node = record(i + 1).id, .layers = layer_spans_one(at, at + layers[i])};
+			p.stages[p.n_stages++] = (struct plan_stage){.who = plan_group_one(record(i + 1).id), .layers = layer_spans_one(at, at + layers[i])};
 	return p;
 }
 

@@ -124,7 +124,7 @@ static struct node_id owner(const struct plan *p, int32_t layer)
 {
 	for (int32_t i = 0; i < p->n_stages; i++)
 		if (layer_spans_find(&p->stages[i].layers, layer) >= 0)
-			return p->stages[i].node;
+			return plan_lead(&p->stages[i]);
 	fail_msg("layer %d is nobody's", (int)layer);
 	return nodes[0];
 }
@@ -144,13 +144,13 @@ static void lose_every_set_of(const struct plan *old)
 	for (uint32_t lost = 0; lost < 1u << old->n_stages; lost++) {
 		for (int32_t n_spares = 0; n_spares <= 2; n_spares++) {
 			struct plan p;
-			bool alive[6];
+			struct plan_alive alive;
 			int32_t n_lost = 0;
 			for (int32_t i = 0; i < old->n_stages; i++) {
-				alive[i] = (lost >> i & 1) == 0;
-				n_lost += alive[i] ? 0 : layer_spans_count(&old->stages[i].layers);
+				alive.is[i][0] = (lost >> i & 1) == 0;
+				n_lost += alive.is[i][0] ? 0 : layer_spans_count(&old->stages[i].layers);
 			}
-			enum err e = plan_repair(old, alive, spares, n_spares, &p);
+			enum err e = plan_repair(old, &alive, spares, n_spares, &p);
 			assert_int_equal(e, n_lost == old->n_layers && n_spares == 0 ? ERR_NOT_FOUND : OK);
 			if (e != OK)
 				continue;
@@ -176,11 +176,11 @@ static void a_gap_goes_to_a_spare_or_to_both_neighbours(void **state)
 	(void)state;
 	struct plan old = even(3, 30, 1), p;
 	const struct node_id spare = {{9}};
-	const bool alive[3] = {true, false, true};
-	assert_int_equal(plan_repair(&old, alive, &spare, 1, &p), OK);
+	const struct plan_alive alive = {{{true}, {false}, {true}}};
+	assert_int_equal(plan_repair(&old, &alive, &spare, 1, &p), OK);
 	assert_int_equal(p.n_stages, 3);
-	assert_true(node_id_is(p.stages[1].node, spare));
-	assert_int_equal(plan_repair(&old, alive, NULL, 0, &p), OK);
+	assert_true(node_id_is(plan_lead(&p.stages[1]), spare));
+	assert_int_equal(plan_repair(&old, &alive, NULL, 0, &p), OK);
 	assert_int_equal(p.n_stages, 2);
 	assert_span(&p, 0, 0, 15);
 }
@@ -190,18 +190,136 @@ static void a_spare_takes_a_place_in_every_round(void **state)
 	(void)state;
 	struct plan old = even(3, 30, 2), p;
 	const struct node_id spare = {{9}};
-	const bool alive[3] = {true, false, false};
-	assert_int_equal(plan_repair(&old, alive, &spare, 1, &p), OK);
+	const struct plan_alive alive = {{{true}, {false}, {false}}};
+	assert_int_equal(plan_repair(&old, &alive, &spare, 1, &p), OK);
 	assert_int_equal(p.n_stages, 2);
 	assert_int_equal(p.n_rounds, 2);
-	assert_true(node_id_is(p.stages[1].node, spare));
+	assert_true(node_id_is(plan_lead(&p.stages[1]), spare));
 	assert_span(&p, 1, 5, 15);
 	assert_span(&p, 3, 20, 30);
-	const bool last[3] = {true, true, false};
-	assert_int_equal(plan_repair(&old, last, NULL, 0, &p), OK); // 10 to 14 lie between two that stay
+	const struct plan_alive last = {{{true}, {true}, {false}}};
+	assert_int_equal(plan_repair(&old, &last, NULL, 0, &p), OK); // 10 to 14 lie between two that stay
 	assert_span(&p, 1, 5, 13);
 	assert_span(&p, 2, 13, 20);
 	assert_span(&p, 3, 20, 30);
+}
+
+// ---- groups
+
+// of_group makes a ring of 0, of 1 with 2 and 3 as a group (shares 3, 2 and 1), and of 4.
+static struct plan of_group(int32_t n_rounds)
+{
+	const struct plan_group groups[3] = {plan_group_one(nodes[0]), {.n = 3, .nodes = {nodes[1], nodes[2], nodes[3]}, .shares = {3, 2, 1}}, plan_group_one(nodes[4])};
+	const struct plan_want w = {.groups = groups, .n = 3, .n_layers = 30, .n_rounds = n_rounds};
+	const int32_t layers[] = {10, 12, 8};
+	struct plan p;
+	struct errmsg em;
+	assert_int_equal(plan_given(&w, names, layers, &p, &em), OK);
+	assert_int_equal(plan_check(&p), OK);
+	return p;
+}
+
+static struct plan_alive all_but(int32_t stage, int32_t place)
+{
+	struct plan_alive a;
+	memset(&a, true, sizeof a);
+	a.is[stage][place] = false;
+	return a;
+}
+
+static void a_stage_may_be_a_group(void **state)
+{
+	(void)state;
+	struct plan p = of_group(2);
+	assert_int_equal(plan_n_nodes(&p), 5);
+	assert_int_equal(plan_n_spans(&p), 6);
+	assert_ptr_equal(plan_find(&p, nodes[3]), &p.stages[1]);
+	assert_int_equal(plan_group_find(&p.stages[1].who, nodes[3]), 2);
+	assert_true(node_id_is(plan_lead(&p.stages[1]), nodes[1]));
+	assert_null(plan_find(&p, nodes[5]));
+	const struct plan_group pair = {.n = 2, .nodes = {nodes[0], nodes[1]}, .shares = {1, 1}};
+	const struct plan_want w = {.groups = &pair, .n = 1, .n_layers = 30, .n_rounds = 3};
+	plan_even(&w, &p);
+	assert_int_equal(plan_check(&p), OK);
+	assert_int_equal(p.n_rounds, 1); // nobody else to wait for
+}
+
+static void check_refuses_what_is_no_group(void **state)
+{
+	(void)state;
+	struct plan p = of_group(1);
+	p.stages[1].who.shares[0] = p.stages[1].who.shares[1] = 0;
+	assert_int_equal(plan_check(&p), OK);
+	p.stages[1].who.shares[2] = 0;
+	assert_int_equal(plan_check(&p), ERR_RANGE);
+	p = of_group(1);
+	p.stages[1].who.nodes[2] = nodes[4];
+	assert_int_equal(plan_check(&p), ERR_RANGE);
+	p = of_group(1);
+	p.stages[1].who.n = GROUP_MEMBERS_MAX + 1;
+	assert_int_equal(plan_check(&p), ERR_RANGE);
+	p.stages[1].who.n = 0;
+	assert_int_equal(plan_check(&p), ERR_RANGE);
+}
+
+static void members_left_share_as_they_did(void **state)
+{
+	(void)state;
+	struct plan old = of_group(2), p;
+	struct plan_alive alive = all_but(1, 1);
+	assert_int_equal(plan_repair(&old, &alive, NULL, 0, &p), OK);
+	assert_int_equal(plan_check(&p), OK);
+	assert_memory_equal(&p.stages[1].layers, &old.stages[1].layers, sizeof old.stages[1].layers);
+	const struct plan_group left = {.n = 2, .nodes = {nodes[1], nodes[3]}, .shares = {3, 1}};
+	assert_memory_equal(&p.stages[1].who, &left, sizeof left);
+
+	alive.is[1][0] = false; // the last one is a stage like any other
+	assert_int_equal(plan_repair(&old, &alive, NULL, 0, &p), OK);
+	const struct plan_group last = plan_group_one(nodes[3]);
+	assert_memory_equal(&p.stages[1].who, &last, sizeof last);
+	alive.is[1][2] = false; // nobody: the neighbours share the gap
+	assert_int_equal(plan_repair(&old, &alive, NULL, 0, &p), OK);
+	assert_int_equal(plan_check(&p), OK);
+	assert_int_equal(p.n_stages, 2);
+}
+
+static void a_lost_lead_is_followed_by_the_next_member(void **state)
+{
+	(void)state;
+	struct plan old = of_group(1), p;
+	const struct plan_alive alive = all_but(1, 0);
+	assert_int_equal(plan_repair(&old, &alive, NULL, 0, &p), OK);
+	assert_true(node_id_is(plan_lead(&p.stages[1]), nodes[2]));
+	assert_int_equal(p.stages[1].who.n, 2);
+}
+
+static void members_left_without_a_share_get_one(void **state)
+{
+	(void)state;
+	struct plan old = of_group(1), p;
+	const struct plan_alive alive = all_but(1, 0);
+	old.stages[1].who.shares[1] = old.stages[1].who.shares[2] = 0;
+	assert_int_equal(plan_repair(&old, &alive, NULL, 0, &p), OK);
+	assert_int_equal(plan_check(&p), OK);
+}
+
+static void a_spare_takes_a_members_place_and_share(void **state)
+{
+	(void)state;
+	struct plan old = of_group(1), p;
+	const struct node_id spares[2] = {{{8}}, {{9}}};
+	struct plan_alive alive = all_but(1, 1);
+	assert_int_equal(plan_repair(&old, &alive, spares, 1, &p), OK);
+	const struct plan_group mended = {.n = 3, .nodes = {nodes[1], spares[0], nodes[3]}, .shares = {3, 2, 1}};
+	assert_memory_equal(&p.stages[1].who, &mended, sizeof mended);
+
+	alive.is[2][0] = false; // a stage that is lost whole goes first
+	assert_int_equal(plan_repair(&old, &alive, spares, 1, &p), OK);
+	assert_int_equal(p.stages[1].who.n, 2);
+	assert_true(node_id_is(plan_lead(&p.stages[2]), spares[0]));
+	assert_int_equal(plan_repair(&old, &alive, spares, 2, &p), OK);
+	assert_true(node_id_is(p.stages[1].who.nodes[1], spares[1]));
+	assert_true(node_id_is(plan_lead(&p.stages[2]), spares[0]));
 }
 
 int main(void)
@@ -216,6 +334,12 @@ int main(void)
 		cmocka_unit_test(a_repair_moves_the_lost_layers_and_no_other),
 		cmocka_unit_test(a_gap_goes_to_a_spare_or_to_both_neighbours),
 		cmocka_unit_test(a_spare_takes_a_place_in_every_round),
+		cmocka_unit_test(a_stage_may_be_a_group),
+		cmocka_unit_test(check_refuses_what_is_no_group),
+		cmocka_unit_test(members_left_share_as_they_did),
+		cmocka_unit_test(a_lost_lead_is_followed_by_the_next_member),
+		cmocka_unit_test(members_left_without_a_share_get_one),
+		cmocka_unit_test(a_spare_takes_a_members_place_and_share),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

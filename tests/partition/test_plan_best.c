@@ -42,15 +42,15 @@ static enum err find(struct asked *t)
 static struct plan two_stages(int32_t n, struct node_id second)
 {
 	struct plan p = {.n_layers = 8, .n_rounds = 1, .n_stages = 2};
-	p.stages[0] = (struct plan_stage){.node = ids[0], .layers = layer_spans_one(0, n)};
-	p.stages[1] = (struct plan_stage){.node = second, .layers = layer_spans_one(n, 8)};
+	p.stages[0] = (struct plan_stage){.who = plan_group_one(ids[0]), .layers = layer_spans_one(0, n)};
+	p.stages[1] = (struct plan_stage){.who = plan_group_one(second), .layers = layer_spans_one(n, 8)};
 	return p;
 }
 
 static int32_t n_layers_of(const struct plan *p, int32_t device)
 {
 	for (int32_t i = 0; i < p->n_stages; i++)
-		if (node_id_is(p->stages[i].node, ids[device]))
+		if (node_id_is(plan_lead(&p->stages[i]), ids[device]))
 			return layer_spans_count(&p->stages[i].layers);
 	return 0;
 }
