@@ -150,6 +150,12 @@ static bool add_matrix(enum dtype type, int32_t rows, int32_t cols, uint64_t *by
 	return true;
 }
 
+static void put_type(struct model_shape *s, enum dtype type)
+{
+	s->type = type;
+	s->split.o_block = s->split.down_block = (int32_t)dtype_find(type)->block_len;
+}
+
 enum err model_shape_of(const struct hparams *hp, enum dtype type, enum dtype head_type, uint64_t hop_bytes,
 	struct model_shape *out, struct errmsg *em)
 {
@@ -176,14 +182,21 @@ enum err model_shape_of(const struct hparams *hp, enum dtype type, enum dtype he
 		.layer_flops = 2.0 * d * (2.0 * q_dim + 2.0 * kv_dim + 3.0 * f * n_ffn),
 		.head_flops = 2.0 * d * hp->vocab_size,
 		.attn_flops = 4.0 * q_dim,
-		.type = type,
+		.split = {.n_heads = hp->n_heads,
+			.n_kv_heads = hp->n_kv_heads,
+			.head_dim = hp->head_dim,
+			.hidden_dim = d,
+			.ffn_dim = f,
+			.n_experts = hp->n_experts},
+		.n_experts_used = hp->n_experts_used,
 	};
+	put_type(out, type);
 	return model_shape_check(out, em);
 }
 
 void model_shape_count(struct model_shape *s, const uint64_t *bytes_of_layer, uint64_t head_bytes, enum dtype type)
 {
-	s->type = type;
+	put_type(s, type);
 	s->head_bytes = head_bytes;
 	s->bytes_of_layer = bytes_of_layer;
 	s->layer_bytes = 0;

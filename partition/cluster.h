@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/tensor_split.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,6 +59,9 @@ struct cluster {
 	int32_t n_devices;
 	const struct cluster_link *links;  // (n_devices, n_devices): from, to; the diagonal is not read. NULL: `attach` is used
 	const struct cluster_link *attach; // (n_devices): each device's way to the one access point; a hop is two of them
+	// Of groups, whose members send at the same time (partition/group_cost.h); a ring sends one message at a time.
+	bool links_apart;    // with links: each pair has a wire of its own, and a machine's messages do not share a port
+	const int32_t *airs; // (n_devices): number of the access point whose air a device shares; -1: it is wired. NULL: all are
 };
 
 struct model_shape {
@@ -71,6 +75,9 @@ struct model_shape {
 	double head_flops;              // of one token; 0: likewise
 	double attn_flops;              // of one token and one position it looks at, in one layer
 	enum dtype type;                // of most weights: chooses cpu_rate_of
+	// How members of a group may share a layer; of groups only
+	struct split_shape split; // n_heads 0: not known
+	int32_t n_experts_used;   // by a token
 };
 
 struct hparams;
