@@ -45,7 +45,7 @@
 #define DATA_RECORD_MAX (4 * 1024 * 1024) // one step frame: 128 tokens of 8,192 f32 and its header
 #define BLOCKS_RECORD_MAX (1024 * 1024 + 64) // one block of a model file and its header
 #define CHUNK_TOKENS_MAX 512              // tokens of one prefill step
-#define PART_BYTES_MAX (64 * 1024 * 1024) // of one member's contribution to an exchange: of 512 tokens with 32,768 f32 each
+#define PART_BYTES_MAX (32 * 1024 * 1024) // of one member's contribution to an exchange: of 512 tokens with 16,384 f32 each; two of them wait in a link at most
 #define PART_PAYLOAD_MAX (1024 * 1024)    // bytes of one frame of it: the next ones follow while it is passed on
 #define HOP_CREDITS_DEFAULT 16            // steps one hop may hold: more than any ring has stages, few enough to bound its buffers
 #define HOP_CREDITS_MAX 256

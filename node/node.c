@@ -8,6 +8,7 @@
 
 #define REPORT_NS 1000000000          // between two reports
 #define TELL_WAY_NS 5000000000        // between two of the way to the coordinator
+#define FELLOW_BUFS 2                 // the forward under way, and the one that is told next
 #define LEAVE_PATIENCE_NS 30000000000 // an answer may be under way; a coordinator that never says Bye must not hold us for ever
 
 // ---- effects
@@ -84,7 +85,7 @@ void node_fx_close(struct node_effects *fx, uint32_t link, bool orderly)
 
 void node_report_next_link(struct node *n, bool broken, struct node_effects *fx)
 {
-	if (n->plan.epoch.v == 0)
+	if (n->plan.epoch.v == 0 || (n->plan.group.self != 0 && !broken))
 		return;
 	struct msg m = {.type = MSG_PEER_LINK};
 	m.u.peer_link.epoch = n->plan.epoch;
@@ -122,7 +123,7 @@ static bool report_differs(const struct node *n)
 	const struct msg_node_report *a = &n->report, *b = &n->reported;
 	return n->welcomed && (a->disk_written != b->disk_written || a->disk_read != b->disk_read || a->next_late != b->next_late ||
 		a->weights.read != b->weights.read || a->weights.pinned != b->weights.pinned || a->weights.reader != b->weights.reader || a->decode_us != b->decode_us ||
-		a->prefill_us != b->prefill_us);
+		a->prefill_us != b->prefill_us || a->group.n_forwards != b->group.n_forwards);
 }
 
 static void report(struct node *n, struct node_effects *fx)
@@ -182,6 +183,10 @@ static void part_from(struct node *n, const struct msg_peer *p, struct node_effe
 	fx_peer(p, NODE_FX_DISCONNECT, fx);
 }
 
+struct plan_peers {
+	struct msg_peer prev, next, members[GROUP_MEMBERS_MAX];
+};
+
 static bool same_key(const struct msg_peer *a, const struct msg_peer *b)
 {
 	return a->present && b->present && memcmp(a->public_key, b->public_key, KEY_BYTES) == 0;
@@ -193,21 +198,48 @@ static bool same_peer(const struct msg_peer *a, const struct msg_peer *b)
 	return same_key(a, b) && memcmp(a->psk, b->psk, KEY_BYTES) == 0 && memcmp(&a->addresses, &b->addresses, sizeof a->addresses) == 0;
 }
 
-// change_peers parts from who is no neighbour any more and dials who has become one. The two neighbours are a set: one that was behind
-// us and is before us now keeps its link.
-static void change_peers(struct node *n, const struct msg_peer *prev, const struct msg_peer *next, struct node_effects *fx)
+// peer_at returns one of a plan's peers, NODE_PEERS_MAX + 1 places: the ring's neighbours, then the group's members.
+static struct msg_peer *peer_at(struct plan_peers *p, int32_t i)
 {
-	struct msg_peer old[2] = {n->plan.prev, n->plan.next};
-	struct msg_peer *want[2] = {&n->plan.prev, &n->plan.next};
-	n->plan.prev = *prev;
-	n->plan.next = *next;
-	for (size_t i = 0; i < 2; i++)
-		if (old[i].present && !same_peer(&old[i], want[0]) && !same_peer(&old[i], want[1]) && (i == 0 || !same_key(&old[1], &old[0])))
-			part_from(n, &old[i], fx);
-	for (size_t i = 0; i < 2; i++)
-		if (want[i]->present && !same_peer(want[i], &old[0]) && !same_peer(want[i], &old[1]) && (i == 0 || !same_key(want[1], want[0])))
-			fx_peer(want[i], NODE_FX_CONNECT, fx);
-	memset(old, 0, sizeof old);
+	return i == 0 ? &p->prev : i == 1 ? &p->next : &p->members[i - 2];
+}
+
+static struct plan_peers peers_of(const struct msg_plan *p)
+{
+	struct plan_peers out = {.prev = p->prev, .next = p->next};
+	memcpy(out.members, p->group.members, sizeof out.members);
+	return out;
+}
+
+// is_among tells whether one of the first n peers is the same, by key or as a whole.
+static bool is_among(struct plan_peers *all, int32_t n, const struct msg_peer *p, bool (*same)(const struct msg_peer *, const struct msg_peer *))
+{
+	for (int32_t i = 0; i < n; i++)
+		if (same(peer_at(all, i), p))
+			return true;
+	return false;
+}
+
+// change_peers parts from who is no peer any more and dials who has become one. They are a set: one that was behind us and is before us now, or
+// in our group, keeps its link.
+static void change_peers(struct node *n, struct plan_peers *want, struct node_effects *fx)
+{
+	struct plan_peers old = peers_of(&n->plan);
+	const int32_t n_places = 2 + GROUP_MEMBERS_MAX;
+	n->plan.prev = want->prev;
+	n->plan.next = want->next;
+	memcpy(n->plan.group.members, want->members, sizeof want->members);
+	for (int32_t i = 0; i < n_places; i++) {
+		const struct msg_peer *p = peer_at(&old, i);
+		if (p->present && !is_among(want, n_places, p, same_peer) && !is_among(&old, i, p, same_key))
+			part_from(n, p, fx);
+	}
+	for (int32_t i = 0; i < 2 + GROUP_MEMBERS_MAX; i++) {
+		const struct msg_peer *p = i == 0 ? &n->plan.prev : i == 1 ? &n->plan.next : &n->plan.group.members[i - 2]; // which outlives this call
+		if (p->present && !is_among(&old, n_places, p, same_peer) && !is_among(want, i, p, same_key))
+			fx_peer(p, NODE_FX_CONNECT, fx);
+	}
+	memset(&old, 0, sizeof old);
 }
 
 static void answer_loaded(struct node *n, const char *error, struct node_effects *fx)
@@ -220,10 +252,17 @@ static void answer_loaded(struct node *n, const char *error, struct node_effects
 		node_report_next_link(n, false, fx);
 }
 
+// same_part: of the layers, as a group shares them.
+static bool same_part(const struct msg_group *a, const struct msg_group *b)
+{
+	return a->n_members == b->n_members && a->self == b->self && a->mode == b->mode && memcmp(a->shares, b->shares, sizeof a->shares) == 0;
+}
+
 static bool engine_fits(const struct msg_plan *engine, const struct msg_plan *p)
 {
 	return engine->epoch.v != 0 && layer_spans_equal(&engine->layers, &p->layers) && engine->n_slots == p->n_slots &&
-		engine->ctx_len == p->ctx_len && engine->chunk_max == p->chunk_max && engine->hop_credits == p->hop_credits && engine->wire == p->wire;
+		engine->ctx_len == p->ctx_len && engine->chunk_max == p->chunk_max && engine->hop_credits == p->hop_credits && engine->wire == p->wire &&
+		same_part(&engine->group, &p->group);
 }
 
 // let_go: the plan has no part for us. Weights and buffers are somebody else's memory now.
@@ -247,6 +286,8 @@ void node_load(struct node *n, struct node_effects *fx)
 		return;
 	if (n->engine.n_slots != p->n_slots || n->engine.ctx_len != p->ctx_len || n->engine.wire != p->wire)
 		kept_forget(n, fx);
+	if (!same_part(&n->engine.group, &p->group))
+		memset(n->kv_session, 0, sizeof n->kv_session); // what was sent is the same however it was computed
 	n->load_id = ++n->next_id;
 	n->engine.epoch.v = 0;
 	n->has_memory = true;
@@ -256,28 +297,34 @@ void node_load(struct node *n, struct node_effects *fx)
 	f->u.load.n_slots = p->n_slots;
 	f->u.load.ctx_len = p->ctx_len;
 	f->u.load.chunk_max = p->chunk_max;
-	f->u.load.n_bufs = p->hop_credits * p->layers.n;
+	f->u.load.n_bufs = p->group.self == 0 ? p->hop_credits * p->layers.n : FELLOW_BUFS;
 	f->u.load.buf_bytes = stage_buf_bytes(n);
 	f->u.load.wire = p->wire;
+	f->u.load.group = &p->group;
 }
 
 static void adopt_plan(struct node *n, const struct msg_plan *p, struct node_effects *fx)
 {
-	struct msg_peer prev = n->plan.prev, next = n->plan.next;
+	struct plan_peers old = peers_of(&n->plan), want = peers_of(p);
 	if (!same_key(&n->plan.next, &p->next))
 		n->report.next_heard = n->report.next_late = 0;
 	n->plan = *p;
 	n->plan_ns = n->now_ns;
-	n->plan.prev = prev;
-	n->plan.next = next;
+	n->plan.prev = old.prev;
+	n->plan.next = old.next;
+	memcpy(n->plan.group.members, old.members, sizeof old.members);
 	n->has_next = false;
 	n->loaded = n->load_waits = false;
-	change_peers(n, &p->prev, &p->next, fx);
+	change_peers(n, &want, fx);
+	memset(&old, 0, sizeof old);
+	memset(&want, 0, sizeof want);
 	stage_reset(n);
 	if (p->n_stages == 0) {
 		let_go(n, fx);
 	} else if (p->layers.at[p->layers.n - 1].end > n->config.n_layers) {
 		answer_loaded(n, "the plan names layers that the model does not have", fx);
+	} else if (p->group.n_members > 0 && stage_buf_bytes(n) > PART_BYTES_MAX - PART_START_BYTES_MAX) {
+		answer_loaded(n, "a chunk of the plan is longer than a group can pass on", fx);
 	} else if (engine_fits(&n->engine, p)) {
 		n->loaded = true;
 		answer_loaded(n, "", fx);
@@ -315,6 +362,8 @@ static void on_loaded(struct node *n, const struct node_event *ev, struct node_e
 		n->engine = n->plan;
 		n->engine.epoch.v = 1; // any: it is there
 		n->engine.prev = n->engine.next = (struct msg_peer){0}; // their keys stay in one place, which a revocation wipes
+		memset(n->engine.group.members, 0, sizeof n->engine.group.members);
+		n->group.part_bytes = ev->u.loaded.part_bytes;
 	}
 	prepare_on_loaded(n, ev->u.loaded.err);
 	if (n->has_next || n->plan.epoch.v == 0)
@@ -342,23 +391,32 @@ static void keep_epoch(struct node *n, struct member_epoch e, struct node_effect
 
 static void forget_peer(struct node *n, struct node_id who, struct node_effects *fx)
 {
-	static const struct msg_peer none = {0};
-	struct msg_peer prev = n->plan.prev, next = n->plan.next;
-	bool is_prev = node_peer_is(&prev, who), is_next = node_peer_is(&next, who);
-	if (is_prev || is_next) {
-		node_log(fx, LOG_WARNING, "neighbour %s was revoked: its link is closed", is_prev ? prev.name : next.name);
-		change_peers(n, is_prev ? &none : &prev, is_next ? &none : &next, fx);
+	struct plan_peers want = peers_of(&n->plan);
+	bool is_here = false;
+	for (int32_t i = 0; i < 2 + GROUP_MEMBERS_MAX; i++) {
+		struct msg_peer *p = peer_at(&want, i);
+		if (!node_peer_is(p, who))
+			continue;
+		if (!is_here)
+			node_log(fx, LOG_WARNING, "neighbour %s was revoked: its link is closed", p->name);
+		is_here = true;
+		memset(p, 0, sizeof *p);
+	}
+	if (is_here) {
+		change_peers(n, &want, fx);
 		lose_plan(n);
 	}
-	memset(&prev, 0, sizeof prev);
-	memset(&next, 0, sizeof next);
+	memset(&want, 0, sizeof want);
 }
 
 static void on_revoked(struct node *n, struct member_epoch epoch, struct node_id who, struct node_effects *fx)
 {
 	keep_epoch(n, epoch, fx);
-	if (n->has_next && (node_peer_is(&n->next.prev, who) || node_peer_is(&n->next.next, who)))
-		drop_next_plan(n); // written before the revocation; another is on its way
+	struct plan_peers next = peers_of(&n->next);
+	for (int32_t i = 0; n->has_next && i < 2 + GROUP_MEMBERS_MAX; i++)
+		if (node_peer_is(peer_at(&next, i), who))
+			drop_next_plan(n); // written before the revocation; another is on its way
+	memset(&next, 0, sizeof next);
 	forget_peer(n, who, fx);
 }
 
@@ -524,6 +582,7 @@ void node_step(struct node *n, const struct node_event *ev, struct node_effects 
 	case NODE_EV_MESSAGE: on_message(n, ev, fx); break;
 	case NODE_EV_LOADED: on_loaded(n, ev, fx); break;
 	case NODE_EV_PREPARED: prepare_on_done(n, ev, fx); break;
+	case NODE_EV_EXCHANGE: node_group_on_exchange(n, ev, fx); break;
 	case NODE_EV_FORWARD_DONE: stage_on_forward_done(n, ev, fx); break;
 	case NODE_EV_STORED:
 		if (ev->u.stored.err != OK)
@@ -548,10 +607,11 @@ void node_step(struct node *n, const struct node_event *ev, struct node_effects 
 
 bool node_find_psk(const struct node *n, const uint8_t public_key[KEY_BYTES], uint8_t psk[KEY_BYTES])
 {
-	const struct msg_peer *peers[] = {&n->plan.prev, &n->plan.next};
-	for (size_t i = 0; i < ARRAY_LEN(peers); i++) {
-		if (peers[i]->present && memcmp(peers[i]->public_key, public_key, KEY_BYTES) == 0) {
-			memcpy(psk, peers[i]->psk, KEY_BYTES);
+	const struct msg_plan *p = &n->plan;
+	for (int32_t i = 0; i < 2 + GROUP_MEMBERS_MAX; i++) {
+		const struct msg_peer *peer = i == 0 ? &p->prev : i == 1 ? &p->next : &p->group.members[i - 2];
+		if (peer->present && memcmp(peer->public_key, public_key, KEY_BYTES) == 0) {
+			memcpy(psk, peer->psk, KEY_BYTES);
 			return true;
 		}
 	}
@@ -607,4 +667,5 @@ void node_check(const struct node *n)
 		ASSERT(w->state == WORK_QUEUED);
 		ASSERT(n->slots[w->step.slot].session.v == w->step.session.v);
 	}
+	node_group_check(n);
 }

@@ -16,6 +16,13 @@
 // and values of layers that stay here, and the states that were sent on (KEEP), so that after a loss only what was lost is computed again
 // (proto/frame.h, steps with a layer range). Both belong to a session; a step that builds on what is not here fails (STEP_NOT_KEPT).
 //
+// A stage may be a group of nodes (proto/frame.h, part frames), each with its part of every layer. The ring sees its first member, the lead: steps,
+// credits and kept states are as above. A forward is computed by all members at a time: the lead tells the others (fellows) what, and each goes
+// from exchange to exchange: FORWARD -> EXCHANGE, own contribution in the own part buffer -> SEND to each other member, TAKE theirs -> CONTINUE when
+// all are here -> EXCHANGE ... -> FORWARD_DONE. Nobody is ever more than one exchange ahead of anybody, so two part buffers for each member do.
+// A member that fails an item tells the coordinator and the others, whose lead drops it. What ends a forward for one member alone, or the loss of a
+// link between two, is told as a broken link: the plan that follows empties everything.
+//
 // A node without the model file (`fetches`) is told which part it would have before a plan counts on it (Prepare): it fetches, the engine computes
 // on, and it says when those layers are here. A plan that comes meanwhile goes first.
 #ifndef HEARTH_NODE_NODE_H
@@ -32,12 +39,13 @@
 #include <stdint.h>
 
 #define KEPT_MAX (SESSIONS_MAX * ROUNDS_MAX) // entries of kept states: of each slot, what was sent in each round
-#define NODE_ITEMS_MAX 64      // sequences of one FORWARD
-#define NODE_EFFECTS_MAX 3072  // a step's worst case: every buffer's step sent, kept in memory and on disk, credited; every entry dropped
-#define NODE_EFFECT_BYTES 98304
+#define NODE_ITEMS_MAX 64      // sequences of one FORWARD; PART_ITEMS_MAX
+#define NODE_EFFECTS_MAX 4608  // a step's worst case: every buffer's step sent, kept in memory and on disk, credited; every entry dropped; and a forward begun in a group
+#define NODE_EFFECT_BYTES 196608
 #define NODE_KEPT_FRAME_EXTRA 24 // bytes of a row on disk beside the row: what makes it private and proves it whole
 #define NODE_KEPT_WRITING_BUFS 4 // buffers' worth of rows on their way to disk at most: a disk that is slower than the engine must not fill memory
-#define NODE_LINKS_MAX 16      // coordinator control and data, two peers; each one's successor, and what both ends dialled at once, while they live
+#define NODE_PEERS_MAX (2 + GROUP_MEMBERS_MAX - 1) // the ring's neighbours, and the other members of a group
+#define NODE_LINKS_MAX (8 + 2 * NODE_PEERS_MAX) // coordinator control and data, peers; each one's successor, and what both ends dialled at once, while they live
 
 enum node_link_kind { NODE_LINK_CONTROL, NODE_LINK_DATA };
 
@@ -70,6 +78,7 @@ enum node_event_type {
 	NODE_EV_MESSAGE,
 	NODE_EV_LOADED,
 	NODE_EV_PREPARED,
+	NODE_EV_EXCHANGE,     // a FORWARD or CONTINUE of a group has got as far as its next exchange; its own contribution is in its part buffer
 	NODE_EV_FORWARD_DONE,
 	NODE_EV_STORED,
 	NODE_EV_KEPT,         // a KEEP_DISK is done
@@ -112,6 +121,7 @@ struct node_event {
 			bool lost_kv;     // there was no memory to carry over what layers that stay have computed
 			const char *text; // when err
 			struct msg_weight_report weights; // as they are now; steps is not read
+			size_t part_bytes; // of a group's part buffers: no contribution of chunk_max tokens is longer
 		} loaded;
 		struct {
 			uint32_t id;
@@ -123,8 +133,14 @@ struct node_event {
 			const enum err *errs; // (n_items) in the order of the effect
 			const char *const *texts; // of each failure; NULL, or "" in a place: nothing is known
 			struct msg_weight_report weights; // as above
-			struct node_cost cost;
+			struct node_cost cost; // not read in a group
+			bool was_cut; // in a group: it has ended before its last exchange, each item with an error: the others wait for what will not come
 		} forward_done;
+		struct {
+			uint32_t id;
+			const uint32_t *bytes; // (n_members) what each contributes, 0 to part_bytes
+			uint64_t failed; // bit i: item i has failed here; FORWARD_DONE will say how
+		} exchange;
 		struct {
 			uint32_t id;
 			enum err err;
@@ -143,7 +159,7 @@ struct node_event {
 };
 
 struct node_forward_item {
-	int32_t buf;      // wire-type hidden states of n_tokens tokens, in and out
+	int32_t buf, row; // wire-type hidden states of n_tokens tokens from that row on, in and out
 	int32_t slot;
 	int32_t pos;
 	int32_t n_tokens;
@@ -155,21 +171,33 @@ struct node_disk_run {
 	int32_t n_rows;
 };
 
+// Where a buffer is: one of LOAD's n_bufs, or a part buffer, of part_bytes.
+enum node_pool { NODE_BUFS, NODE_PARTS };
+
+// node_part_buf names one of a member's two part buffers. A member's own contribution is always in its first.
+static inline int32_t node_part_buf(int32_t member, int32_t which)
+{
+	return 2 * member + which;
+}
+
 enum node_effect_type {
 	NODE_FX_CONNECT,    // keep links of this kind to this peer up until DISCONNECT
 	NODE_FX_DISCONNECT, // stop dialling the peer, and close its links
 	NODE_FX_REFRESH,    // make a new link of this kind to this peer; the old one stays until it is up
 	NODE_FX_CLOSE,      // close one link: LINK_DOWN follows; not orderly: at once, whatever is on its way
 	NODE_FX_SEND,       // head bytes, then len bytes of buf from off; copied before the step's effects are done
-	NODE_FX_TAKE,       // copy len bytes of the current message from msg_off into buf
+	NODE_FX_TAKE,       // copy len bytes of the current message from msg_off into buf, at off
 	NODE_FX_LOAD,       // open an engine for the layers, and n_bufs buffers of chunk_max tokens; what layers of the engine before it have
-	                    // computed stays, where slots and context are the same; answers LOADED
+	                    // computed stays, where slots, context and the part of a group are the same; answers LOADED. In a group: for this member's part of the
+	                    // layers, and two part buffers for each member (node_part_buf)
 	NODE_FX_STOP_LOAD,  // the LOAD under way is for a plan that is none any more: it may end early, with an error
 	NODE_FX_PREPARE,    // fetch what these layers need, beside what the engine has, which goes on computing; answers PREPARED. Only where nothing is being
 	                    // loaded or prepared
 	NODE_FX_STOP_PREPARE, // it may end early, with an error; what was fetched stays
 	NODE_FX_UNLOAD,     // close the engine and free the buffers: no plan needs this node. Only while no LOAD or FORWARD is under way
-	NODE_FX_FORWARD,    // answers FORWARD_DONE
+	NODE_FX_FORWARD,    // answers FORWARD_DONE; in a group, until it has ended, EXCHANGE. There a new one, LOAD or UNLOAD may also come while one waits in an
+	                    // exchange, which is given up: its positions count as not computed
+	NODE_FX_CONTINUE,   // the other members' contributions of this exchange are in their part buffers: answers like FORWARD
 	NODE_FX_KEEP,       // copy n_tokens rows of buf to an entry of kept states, from position pos on
 	NODE_FX_FETCH,      // copy n_tokens rows from there to buf
 	NODE_FX_DROP,       // free the entry's rows in memory
@@ -202,12 +230,14 @@ struct node_effect {
 			uint32_t link;
 			const uint8_t *head;
 			size_t head_len;
+			enum node_pool pool;
 			int32_t buf; // -1: none
 			size_t off, len;
 		} send;
 		struct {
+			enum node_pool pool;
 			int32_t buf;
-			size_t msg_off, len;
+			size_t off, msg_off, len;
 		} take;
 		struct {
 			uint32_t id;
@@ -215,6 +245,7 @@ struct node_effect {
 			int32_t n_slots, ctx_len, chunk_max, n_bufs;
 			size_t buf_bytes;
 			enum wire_type wire;
+			const struct msg_group *group; // n_members 0: none; valid until the effects are carried out
 		} load;
 		struct {
 			uint32_t id;
@@ -224,8 +255,12 @@ struct node_effect {
 			uint32_t id;
 			int32_t layer_begin, layer_end; // in one of the engine's spans: a part of it when lost ones are computed again
 			int32_t n_items;
-			const struct node_forward_item *items; // valid until FORWARD_DONE
+			const struct node_forward_item *items; // valid until FORWARD_DONE, or until it is given up
 		} forward;
+		struct {
+			uint32_t id; // the FORWARD's
+			int32_t which; // of each member's part buffers
+		} resume; // CONTINUE
 		struct {
 			int32_t entry; // below KEPT_MAX
 			int32_t pos, n_tokens, buf;

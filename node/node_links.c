@@ -20,7 +20,10 @@ bool node_peer_is(const struct msg_peer *p, struct node_id id)
 
 static bool is_plan_peer(const struct node *n, struct node_id id)
 {
-	return node_peer_is(&n->plan.prev, id) || node_peer_is(&n->plan.next, id);
+	bool is_member = false;
+	for (int32_t i = 0; i < n->plan.group.n_members; i++)
+		is_member = is_member || node_peer_is(&n->plan.group.members[i], id);
+	return is_member || node_peer_is(&n->plan.prev, id) || node_peer_is(&n->plan.next, id);
 }
 
 struct node_link *node_link_of(struct node *n, struct node_id peer, enum node_link_kind kind)
@@ -55,6 +58,19 @@ struct node_link *node_next_direct(struct node *n)
 struct node_link *node_prev_direct(struct node *n)
 {
 	return direct_link(n, &n->plan.prev);
+}
+
+void node_link_blame(struct node_link *l, const char *what, struct node_effects *fx)
+{
+	node_log(fx, LOG_WARNING, "a peer broke the protocol (%s): closing its link", what);
+	node_fx_close(fx, l->handle, false);
+}
+
+void node_link_ignore(struct node_link *l, const char *what, struct node_effects *fx)
+{
+	if (!l->has_strayed)
+		node_log(fx, LOG_WARNING, "a neighbour sent %s: ignored, and said once", what);
+	l->has_strayed = true;
 }
 
 // ---- up

@@ -104,6 +104,35 @@ struct node_round {
 	int32_t n_held;       // steps received and not credited back
 };
 
+// What one member contributes to an exchange, or the lead tells of a forward, as far as it is here.
+struct group_part {
+	uint64_t forward; // 0: nothing is
+	int32_t exchange;
+	uint32_t got, total;
+	uint64_t failed;
+	bool is_whole;
+};
+
+// A group at work. A forward is under way while node.forward_id is not 0, and waits in its exchange while it is not computed.
+struct node_group {
+	struct node_id ids[GROUP_MEMBERS_MAX];
+	size_t part_bytes;   // of the engine's part buffers
+	uint64_t forward;    // the one under way, or the last one
+	int32_t exchange;    // of it: computed towards, or waited in
+	uint64_t n_passed;   // exchanges since the plan began: the number of this one
+	int32_t layer_begin, layer_end;
+	bool is_computing;   // the engine is at work: it answers
+	bool is_dead;        // and nobody wants what it computes
+	bool is_cut;         // nothing is begun or taken until there is another plan
+	bool has_refused;    // this forward, before it computed anything of use
+	uint64_t failed, failed_there; // items, here and by other members
+	uint32_t bytes[GROUP_MEMBERS_MAX]; // what each contributes to the exchange that is waited in
+	struct session_id sessions[NODE_ITEMS_MAX]; // of a fellow's items
+	struct group_part parts[GROUP_MEMBERS_MAX][2]; // number % 2
+	struct group_part told;  // to a fellow: the forward that comes next
+	struct part_start start; // what it is, from its first frame on
+};
+
 struct node {
 	struct node_config config;
 	struct node_link links[NODE_LINKS_MAX];
@@ -155,6 +184,7 @@ struct node {
 	uint32_t forward_id;         // 0: the engine is free
 	int32_t n_items;
 	struct node_forward_item items[NODE_ITEMS_MAX];
+	struct node_group group;
 
 	uint32_t next_id;
 	int64_t last_step_ns; // when one came in
@@ -179,7 +209,7 @@ void node_fx_close(struct node_effects *fx, uint32_t link, bool orderly);
 
 // node.c
 void node_say_hello(struct node *n, struct node_effects *fx);
-// node_report_next_link tells the coordinator how steps go to the next stage, and whether what was on a neighbour's link may be lost.
+// node_report_next_link tells the coordinator how steps go to the next stage, and whether what was on a neighbour's or member's link may be lost.
 void node_report_next_link(struct node *n, bool broken, struct node_effects *fx);
 // node_on_coordinator_lost: frames to or from the coordinator may be lost, and the plan with them.
 void node_on_coordinator_lost(struct node *n, enum node_link_kind kind, struct node_effects *fx);
@@ -203,6 +233,10 @@ struct node_link *node_link_find(struct node *n, uint32_t handle);
 struct node_link *node_link_of(struct node *n, struct node_id peer, enum node_link_kind kind);
 struct node_link *node_next_direct(struct node *n); // the direct data link to the next stage, or NULL
 struct node_link *node_prev_direct(struct node *n);
+// node_link_blame closes a link whose peer broke the protocol: nothing it sends can be trusted to be complete.
+void node_link_blame(struct node_link *l, const char *what, struct node_effects *fx);
+// node_link_ignore: what came is not the peer's business, and does no harm.
+void node_link_ignore(struct node_link *l, const char *what, struct node_effects *fx);
 struct node_id node_peer_id(const uint8_t public_key[KEY_BYTES]);
 bool node_peer_is(const struct msg_peer *p, struct node_id id);
 
@@ -258,6 +292,27 @@ void stage_on_forward_done(struct node *n, const struct node_event *ev, struct n
 void stage_on_fetched(struct node *n, const struct node_event *ev, struct node_effects *fx);
 void stage_on_cancel(struct node *n, struct session_id session, struct node_effects *fx);
 void stage_pump(struct node *n, struct node_effects *fx);
+size_t stage_row_bytes(const struct node *n);
 size_t stage_buf_bytes(const struct node *n);
+// For node_group.c: what a lead's forward was about.
+struct session_id stage_session_of(const struct node *n, int32_t buf); // 0: nobody wants it any more
+void stage_report_failure(struct node *n, struct session_id session, enum step_failure code, const char *text, struct node_effects *fx);
+void stage_report_error(struct node *n, struct session_id session, const struct node_event *ev, int32_t item, struct node_effects *fx);
+void stage_drop_running(struct node *n, struct node_effects *fx);
+// stage_requeue_running puts what runs back to the front of the queue, without the items of a bit of `failed`.
+void stage_requeue_running(struct node *n, uint64_t failed, struct node_effects *fx);
+
+// node_group.c: this node as a member of a group. Nothing happens in the others while the plan has none.
+void node_group_reset(struct node *n);
+// node_group_begin: the lead computes n->items.
+void node_group_begin(struct node *n, const struct part_start *s, struct node_effects *fx);
+void node_group_on_part(struct node *n, struct node_link *l, const uint8_t *data, size_t len, struct node_effects *fx);
+void node_group_on_exchange(struct node *n, const struct node_event *ev, struct node_effects *fx);
+// node_group_on_forward_done returns whether that was all; else the lead's items are as a stage's.
+bool node_group_on_forward_done(struct node *n, const struct node_event *ev, struct node_effects *fx);
+// node_group_has_failed: another member has failed an item of this forward.
+bool node_group_has_failed(const struct node *n, int32_t item);
+void node_group_pump(struct node *n, struct node_effects *fx);
+void node_group_check(const struct node *n);
 
 #endif

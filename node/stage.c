@@ -14,6 +14,14 @@ static void list_push(struct work_list *l, int32_t buf)
 	l->at[l->n++] = buf;
 }
 
+static void list_push_front(struct work_list *l, int32_t buf)
+{
+	ASSERT(l->n < HOP_CREDITS_MAX);
+	memmove(&l->at[1], &l->at[0], (size_t)l->n * sizeof l->at[0]);
+	l->at[0] = buf;
+	l->n++;
+}
+
 // list_remove takes out the entry at idx and keeps the order of the rest.
 static void list_remove(struct work_list *l, int32_t idx)
 {
@@ -21,14 +29,14 @@ static void list_remove(struct work_list *l, int32_t idx)
 	l->n--;
 }
 
-static size_t row_bytes(const struct node *n)
+size_t stage_row_bytes(const struct node *n)
 {
 	return wire_bytes(n->plan.wire, n->config.hidden_dim);
 }
 
 size_t stage_buf_bytes(const struct node *n)
 {
-	return row_bytes(n) * (size_t)n->plan.chunk_max;
+	return stage_row_bytes(n) * (size_t)n->plan.chunk_max;
 }
 
 // round_of returns in which round a frame of this stage's is, or -1: it is another stage's.
@@ -74,10 +82,11 @@ static uint16_t span_behind(const struct node *n, uint16_t span)
 
 void stage_reset(struct node *n)
 {
+	node_group_reset(n);
 	n->queue.n = 0;
 	for (int32_t i = 0; i < HOP_CREDITS_MAX; i++) {
 		n->work[i].dead = true;
-		if (n->work[i].state != WORK_RUNNING)
+		if (n->work[i].state != WORK_RUNNING || n->forward_id == 0)
 			n->work[i].state = WORK_FREE;
 	}
 	memset(n->slots, 0, sizeof n->slots);
@@ -167,7 +176,7 @@ void stage_on_cancel(struct node *n, struct session_id session, struct node_effe
 	stage_pump(n, fx);
 }
 
-static void report_failure(struct node *n, struct session_id session, enum step_failure code, const char *text, struct node_effects *fx)
+void stage_report_failure(struct node *n, struct session_id session, enum step_failure code, const char *text, struct node_effects *fx)
 {
 	struct msg m = {.type = MSG_STEP_FAILED};
 	m.u.step_failed.epoch = n->plan.epoch;
@@ -177,23 +186,18 @@ static void report_failure(struct node *n, struct session_id session, enum step_
 	node_send_msg(n, fx, &m);
 }
 
-// bad_peer closes a link whose peer broke the protocol: nothing it sends can be trusted to be complete.
-static void bad_peer(struct node_link *l, const char *what, struct node_effects *fx)
-{
-	node_log(fx, LOG_WARNING, "a peer broke the protocol (%s): closing its link", what);
-	node_fx_close(fx, l->handle, false);
-}
-
 static const char *step_fault(const struct node *n, const struct step *s)
 {
 	if (!n->loaded)
 		return "a step before the plan was ready";
+	if (n->plan.group.self != 0)
+		return "a step for a member that does not lead its group";
 	int32_t round = round_of(n, s->dst_span);
 	if (round < 0 || s->src_span != span_before(s->dst_span))
 		return "a step for another stage";
 	if (s->wire != n->plan.wire || s->n_tokens > (uint32_t)n->plan.chunk_max)
 		return "a step of another wire type or size than the plan's";
-	if (s->payload_len != (task_of(n, s).from_payload ? s->n_tokens * row_bytes(n) : 0))
+	if (s->payload_len != (task_of(n, s).from_payload ? s->n_tokens * stage_row_bytes(n) : 0))
 		return "a hidden state of the wrong size";
 	if (s->slot >= (uint32_t)n->plan.n_slots || s->pos + s->n_tokens > (uint32_t)n->plan.ctx_len)
 		return "a slot or position outside the plan";
@@ -209,13 +213,6 @@ static const char *step_fault(const struct node *n, const struct step *s)
 static bool is_from(const struct node *n, const struct node_link *l, uint16_t span, const struct msg_peer *peer)
 {
 	return node_id_is(l->peer, n->config.coordinator) || (span != SPAN_HEAD && node_peer_is(peer, l->peer));
-}
-
-static void ignore(struct node_link *l, const char *what, struct node_effects *fx)
-{
-	if (!l->has_strayed)
-		node_log(fx, LOG_WARNING, "a neighbour sent %s: ignored, and said once", what);
-	l->has_strayed = true;
 }
 
 static int32_t free_buf(const struct node *n)
@@ -239,7 +236,7 @@ static void fail_read(struct node *n, int32_t buf, enum err err, const char *tex
 {
 	const struct step s = n->work[buf].step;
 	kept_on_unread(n, s.session, err, text, fx);
-	report_failure(n, s.session, STEP_NOT_KEPT, "what it builds on could not be read from disk", fx);
+	stage_report_failure(n, s.session, STEP_NOT_KEPT, "what it builds on could not be read from disk", fx);
 	drop_slot(n, s.slot, fx);
 }
 
@@ -319,19 +316,19 @@ static void on_step(struct node *n, struct node_link *l, const uint8_t *data, si
 {
 	struct step s;
 	if (step_decode(data, len, &s) != OK) {
-		bad_peer(l, "a malformed step", fx);
+		node_link_blame(l, "a malformed step", fx);
 		return;
 	}
 	if (s.epoch.v != n->plan.epoch.v)
 		return; // of an old plan, or of one not here yet: its sender will be told
 	if (!is_from(n, l, s.src_span, &n->plan.prev)) {
-		ignore(l, "a step, and is not the stage before this one", fx);
+		node_link_ignore(l, "a step, and is not the stage before this one", fx);
 		return;
 	}
 	bool relayed = node_id_is(l->peer, n->config.coordinator);
 	const char *fault = step_fault(n, &s);
 	if (fault != NULL) {
-		bad_peer(l, fault, fx);
+		node_link_blame(l, fault, fx);
 		return;
 	}
 	int32_t round = round_of(n, s.dst_span);
@@ -342,7 +339,7 @@ static void on_step(struct node *n, struct node_link *l, const uint8_t *data, si
 	bool binds = (s.flags & STEP_FIRST) != 0 && round == 0;
 	bool is_kept = !binds || bind_slot(n, &s, fx);
 	if (!is_kept || (task.from_kept && slot->session.v == s.session.v && !kept_has(n, &s))) {
-		report_failure(n, s.session, STEP_NOT_KEPT, "what it builds on is not here any more", fx);
+		stage_report_failure(n, s.session, STEP_NOT_KEPT, "what it builds on is not here any more", fx);
 		give_credit(n, round, relayed, fx);
 		return;
 	}
@@ -354,7 +351,7 @@ static void on_step(struct node *n, struct node_link *l, const uint8_t *data, si
 		char text[REASON_CAP];
 		snprintf(text, sizeof text, "step %u at position %u arrived, wanted step %u at %u", s.seq, s.pos, slot->next_seq[round],
 			slot->next_pos[round]);
-		report_failure(n, s.session, STEP_OTHER, text, fx);
+		stage_report_failure(n, s.session, STEP_OTHER, text, fx);
 		give_credit(n, round, relayed, fx);
 		return;
 	}
@@ -369,19 +366,19 @@ static void on_credit(struct node *n, struct node_link *l, const uint8_t *data, 
 {
 	struct credit c;
 	if (credit_decode(data, len, &c) != OK) {
-		bad_peer(l, "a malformed credit", fx);
+		node_link_blame(l, "a malformed credit", fx);
 		return;
 	}
 	if (c.epoch.v != n->plan.epoch.v)
 		return;
 	if (!is_from(n, l, c.src_span, &n->plan.next)) {
-		ignore(l, "a credit, and is not the stage behind this one", fx);
+		node_link_ignore(l, "a credit, and is not the stage behind this one", fx);
 		return;
 	}
 	int32_t round = n->plan.n_stages > 0 ? round_of(n, c.dst_span) : -1;
 	struct node_round *r = round >= 0 ? &n->rounds[round] : NULL;
 	if (r == NULL || c.src_span != span_behind(n, c.dst_span) || c.n > n->plan.hop_credits - r->credits_out) {
-		bad_peer(l, "a credit that was not owed", fx);
+		node_link_blame(l, "a credit that was not owed", fx);
 		return;
 	}
 	r->credits_out += c.n;
@@ -394,8 +391,22 @@ void stage_on_frame(struct node *n, struct node_link *l, const uint8_t *data, si
 	switch (len > 0 ? data[0] : 0) {
 	case FRAME_STEP: on_step(n, l, data, len, fx); return;
 	case FRAME_CREDIT: on_credit(n, l, data, len, fx); return;
-	default: bad_peer(l, "an unknown frame on a data link", fx); return;
+	case FRAME_PART: node_group_on_part(n, l, data, len, fx); return;
+	default: node_link_blame(l, "an unknown frame on a data link", fx); return;
 	}
+}
+
+// begin_in_group tells the other members what n->items are.
+static void begin_in_group(struct node *n, const struct task *t, int32_t n_tokens, struct node_effects *fx)
+{
+	struct part_start s = {.layer_begin = t->layer_begin, .layer_end = t->layer_end, .wire = n->plan.wire, .n_items = n->n_items, .n_tokens = n_tokens};
+	for (int32_t i = 0; i < n->n_items; i++) {
+		const struct work *w = &n->work[n->items[i].buf];
+		bool is_first = (w->step.flags & STEP_FIRST) != 0 && w->round == 0 && w->step.pos == 0 && is_whole(n, &w->step);
+		s.items[i] = (struct part_item){.session = w->step.session, .slot = n->items[i].slot, .pos = n->items[i].pos, .n_tokens = n->items[i].n_tokens,
+			.is_first = is_first};
+	}
+	node_group_begin(n, &s, fx);
 }
 
 // start_forward gives the engine everything that waits for the same layers, in order, one step per slot: a batch reads the weights once.
@@ -427,6 +438,10 @@ static void start_forward(struct node *n, struct node_effects *fx)
 	}
 	if (n->n_items == 0)
 		return; // all of them wait for the disk
+	if (n->plan.group.n_members > 0) {
+		begin_in_group(n, &first, n_tokens, fx);
+		return;
+	}
 	n->forward_id = ++n->next_id;
 	n->n_tokens += (uint64_t)n_tokens;
 	struct node_effect *f = node_fx(fx, NODE_FX_FORWARD);
@@ -468,31 +483,77 @@ static void observe(struct node *n, const struct node_cost *cost)
 	}
 }
 
+struct session_id stage_session_of(const struct node *n, int32_t buf)
+{
+	return n->work[buf].dead ? (struct session_id){0} : n->work[buf].step.session;
+}
+
+void stage_report_error(struct node *n, struct session_id session, const struct node_event *ev, int32_t item, struct node_effects *fx)
+{
+	enum err e = ev->u.forward_done.errs[item];
+	const char *text = ev->u.forward_done.texts ? ev->u.forward_done.texts[item] : "";
+	stage_report_failure(n, session, failure_of(e), text && text[0] ? text : err_words(e), fx);
+}
+
+// free_dead: of an old plan nothing is owed any more; a cancelled step of this one still is.
+static void free_dead(struct node *n, struct work *w, struct node_effects *fx)
+{
+	w->state = WORK_FREE;
+	if (w->step.epoch.v == n->plan.epoch.v && n->rounds[w->round].n_held > 0)
+		give_credit(n, w->round, w->relayed, fx);
+}
+
+void stage_drop_running(struct node *n, struct node_effects *fx)
+{
+	for (int32_t i = 0; i < n->n_items; i++) {
+		struct work *w = &n->work[n->items[i].buf];
+		if (w->dead)
+			free_dead(n, w, fx);
+		else
+			drop_work(n, n->items[i].buf, fx);
+	}
+}
+
+void stage_requeue_running(struct node *n, uint64_t failed, struct node_effects *fx)
+{
+	for (int32_t i = n->n_items - 1; i >= 0; i--) {
+		int32_t buf = n->items[i].buf;
+		struct work *w = &n->work[buf];
+		if (w->dead) {
+			free_dead(n, w, fx);
+		} else if ((failed >> i & 1) != 0) {
+			drop_work(n, buf, fx);
+		} else {
+			w->state = WORK_QUEUED;
+			list_push_front(&n->queue, buf);
+		}
+	}
+}
+
 void stage_on_forward_done(struct node *n, const struct node_event *ev, struct node_effects *fx)
 {
 	if (ev->u.forward_done.id != n->forward_id)
+		return;
+	if (n->group.is_computing && node_group_on_forward_done(n, ev, fx))
 		return;
 	n->forward_id = 0;
 	uint64_t steps = n->report.weights.steps;
 	n->report.weights = ev->u.forward_done.weights;
 	n->report.weights.steps = steps + 1;
-	if (ev->u.forward_done.cost.compute_ns > 0)
+	if (ev->u.forward_done.cost.compute_ns > 0 && n->plan.group.n_members == 0)
 		observe(n, &ev->u.forward_done.cost);
 	for (int32_t i = 0; i < n->n_items; i++) {
 		int32_t buf = n->items[i].buf;
 		struct work *w = &n->work[buf];
 		n->n_steps++;
 		if (w->dead) {
-			// Of an old plan nothing is owed any more; a cancelled step of this one still is.
-			w->state = WORK_FREE;
-			if (w->step.epoch.v == n->plan.epoch.v && n->rounds[w->round].n_held > 0)
-				give_credit(n, w->round, w->relayed, fx);
+			free_dead(n, w, fx);
 			continue;
 		}
-		enum err e = ev->u.forward_done.errs[i];
-		if (e != OK) {
-			const char *text = ev->u.forward_done.texts ? ev->u.forward_done.texts[i] : "";
-			report_failure(n, w->step.session, failure_of(e), text && text[0] ? text : err_words(e), fx);
+		bool has_failed = ev->u.forward_done.errs[i] != OK;
+		if (has_failed)
+			stage_report_error(n, w->step.session, ev, i, fx);
+		if (has_failed || node_group_has_failed(n, i)) { // another member has told of it
 			drop_work(n, buf, fx);
 			continue;
 		}
@@ -504,7 +565,7 @@ void stage_on_forward_done(struct node *n, const struct node_event *ev, struct n
 static void send_step(struct node *n, int32_t buf, struct node_link *l, struct node_effects *fx)
 {
 	struct step s = n->work[buf].step;
-	size_t row = row_bytes(n), off = 0, len = row * s.n_tokens;
+	size_t row = stage_row_bytes(n), off = 0, len = row * s.n_tokens;
 	s.src_span = s.dst_span;
 	s.dst_span = span_behind(n, s.src_span);
 	if (s.dst_span == SPAN_HEAD && s.reply != REPLY_ALL) {
@@ -556,6 +617,7 @@ void stage_pump(struct node *n, struct node_effects *fx)
 		return;
 	for (int32_t i = 0; i < n->plan.layers.n; i++)
 		pump_out(n, &n->rounds[i], fx);
-	if (n->forward_id == 0 && !n->has_next && n->queue.n > 0)
+	node_group_pump(n, fx);
+	if (n->forward_id == 0 && !n->has_next && n->queue.n > 0 && !n->group.is_cut)
 		start_forward(n, fx);
 }

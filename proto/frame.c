@@ -97,7 +97,7 @@ void part_encode(const struct part *p, uint8_t out[FRAME_PART_BYTES])
 	store_u16(out + 6, p->exchange);
 	store_u64(out + 8, p->epoch.v);
 	store_u64(out + 16, p->forward);
-	store_u64(out + 24, p->lost);
+	store_u64(out + 24, p->failed);
 	store_u32(out + 32, p->offset);
 	store_u32(out + 36, p->total);
 }
@@ -113,7 +113,7 @@ enum err part_decode(const uint8_t *frame, size_t len, struct part *out)
 	out->exchange = reader_u16(&r);
 	out->epoch.v = reader_u64(&r);
 	out->forward = reader_u64(&r);
-	out->lost = reader_u64(&r);
+	out->failed = reader_u64(&r);
 	out->offset = reader_u32(&r);
 	out->total = reader_u32(&r);
 	out->payload_len = (uint32_t)r.left;

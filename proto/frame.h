@@ -20,7 +20,7 @@
 // what the stage that ends or lies there has kept of what it sent. It wants no reply but its empty self.
 //
 //   part    0 type | 1 src member | 2 dst member | 3 zero | 4 stage u16 | 6 exchange u16 | 8 plan_epoch u64 | 16 forward u64
-//           24 lost u64 | 32 offset u32 | 36 total u32 | 40 payload
+//           24 failed u64 | 32 offset u32 | 36 total u32 | 40 payload
 //
 // A stage may be a group, whose members compute each forward (one batch) together. Forwards count from 1 under a plan_epoch; exchanges from 0 in
 // a forward. Exchange 0 is the lead's, member 0: what is to be computed (part_start below), then the hidden states of its items in their order.
@@ -84,12 +84,12 @@ struct part {
 	uint16_t exchange;
 	struct plan_epoch epoch;
 	uint64_t forward;     // >= 1
-	uint64_t lost;        // bit i: item i
+	uint64_t failed;      // bit i: item i
 	uint32_t offset, total;
 	uint32_t payload_len; // bytes after the header; 0 only where total is
 };
 
-#define PART_ITEMS_MAX 64 // of one forward: a bit of `lost` each
+#define PART_ITEMS_MAX 64 // of one forward: a bit of `failed` each
 #define PART_START_HEAD_BYTES 8
 #define PART_ITEM_BYTES 20
 #define PART_START_BYTES_MAX (PART_START_HEAD_BYTES + PART_ITEMS_MAX * PART_ITEM_BYTES)

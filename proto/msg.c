@@ -227,9 +227,11 @@ static enum err get_others(const Hearth__Group *p, struct msg_group *m, struct e
 {
 	if (p->n_others != (size_t)m->n_members - 1)
 		return bad(em, "group others");
-	for (int32_t i = 0; i < m->n_members; i++)
-		if (i != m->self)
-			TRY(get_peer(p->others[i < m->self ? i : i - 1], &m->members[i], em));
+	for (int32_t i = 0; i < m->n_members; i++) {
+		const Hearth__Peer *other = i == m->self ? NULL : p->others[i < m->self ? i : i - 1];
+		if (other != NULL && other->public_key.len > 0)
+			TRY(get_peer(other, &m->members[i], em));
+	}
 	return OK;
 }
 
@@ -569,9 +571,12 @@ static Hearth__Group *group_out(const struct msg_group *m, struct group_out *o)
 	o->group.hub = (uint32_t)(m->hub + 1);
 	for (int32_t i = 0; i < m->n_members; i++) {
 		o->shares[i] = m->shares[i];
-		ASSERT(m->members[i].present == (i != m->self));
-		if (i != m->self)
-			o->at[o->group.n_others++] = peer_out(&m->members[i], &o->others[i]);
+		ASSERT(i != m->self || !m->members[i].present);
+		if (i == m->self)
+			continue;
+		hearth__peer__init(&o->others[i].peer);
+		(void)peer_out(&m->members[i], &o->others[i]);
+		o->at[o->group.n_others++] = &o->others[i].peer;
 	}
 	o->group.n_shares = (size_t)m->n_members;
 	o->group.shares = o->shares;

@@ -57,7 +57,7 @@ struct msg_group {
 	enum split_mode mode;
 	int32_t hub;       // member that passes on what the others send; -1: each sends to each. 0 without a group
 	uint32_t shares[GROUP_MEMBERS_MAX]; // in any unit, not all of them 0
-	struct msg_peer members[GROUP_MEMBERS_MAX]; // its own is not present
+	struct msg_peer members[GROUP_MEMBERS_MAX]; // not present: its own, and one that is on the coordinator's machine or is to be reached through it
 };
 
 struct msg_plan {

@@ -236,6 +236,7 @@ static void carry_out(struct sim_world *w, struct sim_node *n, const struct node
 	case NODE_FX_STOP_PREPARE: fx_stop_prepare(w, n); break;
 	case NODE_FX_UNLOAD: fx_unload(w, n); break;
 	case NODE_FX_FORWARD: fx_forward(w, n, f); break;
+	case NODE_FX_CONTINUE: break; // no plan here has a group
 	case NODE_FX_KEEP:
 	case NODE_FX_FETCH:
 	case NODE_FX_DROP:

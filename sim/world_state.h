@@ -22,7 +22,7 @@
 #define SIM_LOCAL_CONTROL 1
 #define SIM_LOCAL_DATA 2
 #define SIM_LOCAL_NS 20000     // a frame between coordinator and the node beside it
-#define SIM_DIALERS_MAX 4      // coordinator control and data, two neighbours
+#define SIM_DIALERS_MAX (2 + NODE_PEERS_MAX) // coordinator control and data, the plan's peers
 #define SIM_KEPT_ORDERS 72     // writes and a read: more than a node core has under way
 #define SIM_PORT 7434          // where simulated nodes accept each other's links
 #define SIM_CONNECT_NS INT64_C(5000000000)   // the limits of net/link.c

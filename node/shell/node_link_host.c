@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DIALERS_MAX 4 // coordinator control and data, two neighbours
+#define DIALERS_MAX (2 + NODE_PEERS_MAX) // coordinator control and data, the plan's peers
 #define LOCAL_CONTROL 1 // handles of the local links
 #define LOCAL_DATA 2
 

@@ -49,7 +49,9 @@ struct node_runtime {
 
 	struct stage_work *work;
 	uint8_t *bufs; // n_bufs of buf_bytes
-	size_t buf_bytes, new_buf_bytes;
+	size_t buf_bytes, row_bytes, new_buf_bytes;
+	uint8_t *parts; // of a group: two of part_bytes for each member
+	size_t part_bytes;
 	struct kept_store kept;
 	struct kept_disk *kept_disk; // NULL: nothing is kept on disk
 	const struct kept_disk_done *fetched; // of the event being handled
@@ -161,7 +163,7 @@ static void fx_forward(struct node_runtime *rt, const struct node_effect *f)
 	for (int32_t i = 0; i < j->n_items; i++) {
 		const struct node_forward_item *it = &f->u.forward.items[i];
 		j->items[i] = (struct stage_item){
-			.wire = rt->bufs + (size_t)it->buf * rt->buf_bytes, .slot = it->slot, .pos = it->pos, .n_tokens = it->n_tokens};
+			.wire = rt->bufs + (size_t)it->buf * rt->buf_bytes + (size_t)it->row * rt->row_bytes, .slot = it->slot, .pos = it->pos, .n_tokens = it->n_tokens};
 	}
 	job_start(rt, j, run_forward);
 }
@@ -259,6 +261,7 @@ static void on_load(void *ctx)
 	free(rt->bufs);
 	rt->bufs = j->bufs;
 	rt->buf_bytes = rt->new_buf_bytes;
+	rt->row_bytes = wire_bytes(j->config.wire, model_hparams(rt->p.model)->hidden_dim);
 	rt->work = j->work;
 	j->bufs = NULL;
 	j->work = NULL;
@@ -309,6 +312,10 @@ static void fx_load(struct node_runtime *rt, const struct node_effect *f)
 	rt->new_buf_bytes = f->u.load.buf_bytes;
 	j->old = rt->work;
 	rt->work = NULL;
+	if (f->u.load.group->n_members > 0) {
+		on_blocks_here(rt, ERR_UNSUPPORTED, "this version cannot be one of a group");
+		return;
+	}
 	char layers[LAYER_SPANS_CAP];
 	layer_spans_print(&f->u.load.layers, layers);
 	log_line(rt->p.log, LOG_INFO, "loading layers %s of %s", layers, model_name(rt->p.model));
@@ -443,19 +450,27 @@ static void on_probed(void *ctx, enum err err, const char *text, const struct de
 
 // ---- the core
 
+static uint8_t *buf_at(const struct node_runtime *rt, enum node_pool pool, int32_t buf, size_t *bytes)
+{
+	*bytes = pool == NODE_PARTS ? rt->part_bytes : rt->buf_bytes;
+	return (pool == NODE_PARTS ? rt->parts : rt->bufs) + (size_t)buf * *bytes;
+}
+
 static void fx_send(struct node_runtime *rt, const struct node_effect *f)
 {
-	const uint8_t *payload = f->u.send.buf >= 0 ? rt->bufs + (size_t)f->u.send.buf * rt->buf_bytes + f->u.send.off : NULL;
+	size_t bytes;
+	const uint8_t *payload = f->u.send.buf >= 0 ? buf_at(rt, f->u.send.pool, f->u.send.buf, &bytes) + f->u.send.off : NULL;
 	node_link_host_send(rt->links, f->u.send.link, f->u.send.head, f->u.send.head_len, payload, f->u.send.len);
 }
 
 static void fx_take(struct node_runtime *rt, const struct node_effect *f)
 {
-	size_t len;
+	size_t len, bytes;
 	const uint8_t *message = node_link_host_message(rt->links, &len);
+	uint8_t *buf = buf_at(rt, f->u.take.pool, f->u.take.buf, &bytes);
 	ASSERT(f->u.take.msg_off + f->u.take.len <= len);
-	ASSERT(f->u.take.len <= rt->buf_bytes);
-	memcpy(rt->bufs + (size_t)f->u.take.buf * rt->buf_bytes, message + f->u.take.msg_off, f->u.take.len);
+	ASSERT(f->u.take.off + f->u.take.len <= bytes);
+	memcpy(buf + f->u.take.off, message + f->u.take.msg_off, f->u.take.len);
 }
 
 static void fx_exit(struct node_runtime *rt, const struct node_effect *f)
@@ -479,6 +494,7 @@ static void carry_out(struct node_runtime *rt, const struct node_effect *f)
 	case NODE_FX_PREPARE: fx_prepare(rt, f); break;
 	case NODE_FX_UNLOAD: fx_unload(rt); break;
 	case NODE_FX_FORWARD: fx_forward(rt, f); break;
+	case NODE_FX_CONTINUE: break;
 	case NODE_FX_KEEP:
 	case NODE_FX_FETCH:
 	case NODE_FX_DROP: fx_kept(rt, f); break;

@@ -148,7 +148,7 @@ static void a_credit_comes_back_and_nothing_else_is_one(void **state)
 
 static struct part a_part(void)
 {
-	return (struct part){.src = 2, .dst = 0, .stage = 3, .exchange = 5, .epoch = {7}, .forward = 9, .lost = UINT64_C(1) << 63, .offset = 100, .total = 100 + PAYLOAD};
+	return (struct part){.src = 2, .dst = 0, .stage = 3, .exchange = 5, .epoch = {7}, .forward = 9, .failed = UINT64_C(1) << 63, .offset = 100, .total = 100 + PAYLOAD};
 }
 
 static void a_part_comes_back_as_it_went(void **state)

@@ -164,7 +164,7 @@ static void a_group_that_does_not_fit_together_is_refused_by_name(void **state)
 	m.u.plan.group.mode = (enum split_mode)77;
 	refused(&m, "group mode");
 	msg_sample(MSG_PLAN, &m);
-	m.u.plan.group.hub = 3;
+	m.u.plan.group.hub = 4;
 	refused(&m, "group hub");
 	msg_sample(MSG_PLAN, &m);
 	memset(m.u.plan.group.shares, 0, sizeof m.u.plan.group.shares);

@@ -50,7 +50,7 @@ void msg_sample(enum msg_type type, struct msg *m)
 			.ctx_len = 4096, .chunk_max = 512, .hop_credits = 16};
 		fill_peer(&m->u.plan.prev, 7);
 		fill_peer(&m->u.plan.next, 9);
-		m->u.plan.group = (struct msg_group){.n_members = 3, .hub = 1, .shares = {3, 0, 70000}};
+		m->u.plan.group = (struct msg_group){.n_members = 4, .hub = 1, .shares = {3, 0, 70000, 1}};
 		fill_peer(&m->u.plan.group.members[1], 11);
 		fill_peer(&m->u.plan.group.members[2], 13);
 		break;

@@ -1,0 +1,578 @@
+// A member of a group at work: forwards told, contributions out and in, the engine from exchange to exchange. See node.h.
+//
+// Where a member is: forward f, computing towards exchange x or waiting in it. What may come from another one then is its contribution to x; to x + 1
+// while this one waits, as it has sent its own; or to exchange 1 of f + 1, when x does not exist or is the last. So contributions are numbered over
+// forwards (n_passed is that of x), two part buffers take turns, and the one that the engine reads is never written.
+#include "node/node_state.h"
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "proto/lnk1.h"
+
+_Static_assert(NODE_ITEMS_MAX <= PART_ITEMS_MAX, "each item has a bit of part.failed");
+
+static bool is_lead(const struct node *n)
+{
+	return n->plan.group.self == 0;
+}
+
+static bool is_waiting(const struct node *n)
+{
+	return n->forward_id != 0 && !n->group.is_computing;
+}
+
+static uint64_t items_mask(const struct node *n)
+{
+	return n->n_items == 64 ? UINT64_MAX : (UINT64_C(1) << n->n_items) - 1;
+}
+
+static struct group_part *part_of(struct node *n, int32_t member, uint64_t number)
+{
+	return &n->group.parts[member][number % 2];
+}
+
+// ---- sending
+
+// hop_link returns what goes to a member: a direct link, or the coordinator's. NULL: the plan is lost with it.
+static struct node_link *hop_link(struct node *n, int32_t member)
+{
+	struct node_link *l = n->plan.group.members[member].present ? node_link_of(n, n->group.ids[member], NODE_LINK_DATA) : NULL;
+	return l != NULL ? l : node_link_of(n, n->config.coordinator, NODE_LINK_DATA);
+}
+
+// One frame: `extra` bytes of payload behind the header, and then some of a buffer.
+struct part_frame {
+	struct part part;
+	const uint8_t *extra;
+	size_t extra_len;
+	enum node_pool pool;
+	int32_t buf;
+	size_t off, len;
+};
+
+static void send_frame(struct node *n, int32_t dst, const struct part_frame *f, struct node_effects *fx)
+{
+	struct node_link *l = hop_link(n, dst);
+	uint8_t head[FRAME_PART_BYTES + PART_START_BYTES_MAX];
+	struct part p = f->part;
+	if (l == NULL)
+		return;
+	p.dst = (uint8_t)dst;
+	part_encode(&p, head);
+	ASSERT(f->extra_len <= PART_START_BYTES_MAX);
+	if (f->extra_len > 0)
+		memcpy(head + FRAME_PART_BYTES, f->extra, f->extra_len);
+	l->used = n->plan.epoch;
+	struct node_effect *e = node_fx(fx, NODE_FX_SEND);
+	e->u.send.link = l->handle;
+	e->u.send.head_len = FRAME_PART_BYTES + f->extra_len;
+	e->u.send.head = node_fx_bytes(fx, head, e->u.send.head_len);
+	e->u.send.pool = f->pool;
+	e->u.send.buf = f->len > 0 ? f->buf : -1;
+	e->u.send.off = f->off;
+	e->u.send.len = f->len;
+	struct msg_group_report *r = &n->report.group;
+	*(p.exchange == 0 ? &r->start_bytes : &r->part_bytes) += f->extra_len + f->len;
+	r->n_frames++;
+	r->overhead += FRAME_PART_BYTES + LNK1_RECORD_EXTRA;
+	node_links_on_sent(n, l, f->extra_len + f->len, fx);
+}
+
+// spread sends a frame of a member's to whom it goes from here: everybody else, or the hub, who passes it on.
+static void spread(struct node *n, const struct part_frame *f, struct node_effects *fx)
+{
+	const struct msg_group *g = &n->plan.group;
+	bool passes_all = g->hub < 0 || g->hub == g->self;
+	for (int32_t i = 0; i < g->n_members; i++)
+		if (i != g->self && i != f->part.src && (passes_all || i == g->hub))
+			send_frame(n, i, f, fx);
+}
+
+static struct part part_here(const struct node *n, int32_t exchange)
+{
+	return (struct part){.src = (uint8_t)n->plan.group.self, .stage = (uint16_t)n->plan.stage, .exchange = (uint16_t)exchange, .epoch = n->plan.epoch,
+		.forward = n->group.forward};
+}
+
+// send_own sends this member's contribution to the exchange that it waits in.
+static void send_own(struct node *n, struct node_effects *fx)
+{
+	struct node_group *g = &n->group;
+	struct part_frame f = {.part = part_here(n, g->exchange), .pool = NODE_PARTS, .buf = node_part_buf(n->plan.group.self, 0)};
+	f.part.total = g->has_refused ? 0 : g->bytes[n->plan.group.self];
+	f.part.failed = g->has_refused || g->exchange > 1 ? g->failed : 0; // in exchange 1 it would end the forward before anybody could say why
+	do {
+		size_t left = f.part.total - f.off;
+		f.len = left < PART_PAYLOAD_MAX ? left : PART_PAYLOAD_MAX;
+		f.part.offset = (uint32_t)f.off;
+		spread(n, &f, fx);
+		f.off += f.len;
+	} while (f.off < f.part.total);
+}
+
+// send_start tells the others what is to be computed: exchange 0.
+static void send_start(struct node *n, const struct part_start *s, struct node_effects *fx)
+{
+	uint8_t start[PART_START_BYTES_MAX];
+	size_t row = stage_row_bytes(n), start_len = part_start_bytes(s->n_items), at = 0;
+	struct part_frame f = {.part = part_here(n, 0), .extra = start, .extra_len = start_len};
+	part_start_encode(s, start);
+	f.part.total = (uint32_t)(start_len + (size_t)s->n_tokens * row);
+	for (int32_t i = 0; i < s->n_items; i++) {
+		size_t len = (size_t)s->items[i].n_tokens * row;
+		for (size_t off = 0; off < len; off += f.len) {
+			f.part.offset = (uint32_t)at;
+			f.buf = n->items[i].buf;
+			f.off = off;
+			f.len = len - off < PART_PAYLOAD_MAX - f.extra_len ? len - off : PART_PAYLOAD_MAX - f.extra_len;
+			spread(n, &f, fx);
+			at += f.extra_len + f.len;
+			f.extra_len = 0;
+		}
+	}
+	ASSERT(at == f.part.total);
+}
+
+// ---- the end of a forward
+
+// leave_exchange: nothing of the exchange that was waited in counts any more.
+static void leave_exchange(struct node *n)
+{
+	struct node_group *g = &n->group;
+	for (int32_t i = 0; i < GROUP_MEMBERS_MAX; i++)
+		*part_of(n, i, g->n_passed) = (struct group_part){0};
+	g->n_passed++;
+}
+
+// give_up ends a forward that waits; one that is being computed ends with its next event.
+static void give_up(struct node *n, struct node_effects *fx)
+{
+	if (n->group.is_computing) {
+		n->group.is_dead = true;
+		return;
+	}
+	if (n->forward_id != 0 && is_lead(n))
+		stage_drop_running(n, fx);
+	n->forward_id = 0;
+}
+
+// cut: this member can go on with nobody until there is another plan, which it asks for.
+static void cut(struct node *n, const char *why, struct node_effects *fx)
+{
+	if (n->group.is_cut)
+		return;
+	node_log(fx, LOG_WARNING, "the group cannot go on: %s", why);
+	n->group.is_cut = true;
+	give_up(n, fx);
+	node_report_next_link(n, true, fx);
+}
+
+void node_group_reset(struct node *n)
+{
+	struct node_group *g = &n->group;
+	bool is_computing = g->is_computing;
+	if (n->plan.group.n_members > 0 && !is_computing)
+		n->forward_id = 0;
+	*g = (struct node_group){.part_bytes = g->part_bytes, .is_computing = is_computing, .is_dead = is_computing};
+	for (int32_t i = 0; i < n->plan.group.n_members; i++)
+		if (n->plan.group.members[i].present)
+			g->ids[i] = node_peer_id(n->plan.group.members[i].public_key);
+}
+
+// void_forward: a member refused items before anything was exchanged. They are dropped, and the lead begins anew with the others.
+static void void_forward(struct node *n, uint64_t failed, struct node_effects *fx)
+{
+	leave_exchange(n);
+	n->forward_id = 0;
+	if (is_lead(n))
+		stage_requeue_running(n, failed, fx);
+}
+
+// pump_exchange goes on when everybody's contribution is here.
+static void pump_exchange(struct node *n, struct node_effects *fx)
+{
+	struct node_group *g = &n->group;
+	uint64_t failed = 0;
+	if (!is_waiting(n) || g->is_cut)
+		return;
+	for (int32_t i = 0; i < n->plan.group.n_members; i++) {
+		const struct group_part *p = part_of(n, i, g->n_passed);
+		if (i != n->plan.group.self && !p->is_whole)
+			return;
+		failed |= p->failed & items_mask(n);
+	}
+	n->report.group.n_exchanges++;
+	g->failed_there |= failed;
+	if (g->exchange == 1 && (failed != 0 || g->has_refused)) {
+		void_forward(n, failed | (g->has_refused ? g->failed : 0), fx);
+		return;
+	}
+	struct node_effect *f = node_fx(fx, NODE_FX_CONTINUE);
+	f->u.resume.id = n->forward_id;
+	f->u.resume.which = (int32_t)(g->n_passed % 2);
+	g->is_computing = true;
+	leave_exchange(n);
+	g->exchange++;
+}
+
+// ---- the beginning
+
+static void begin(struct node *n, int32_t layer_begin, int32_t layer_end, int32_t n_tokens)
+{
+	struct node_group *g = &n->group;
+	g->forward++;
+	g->exchange = 1;
+	g->failed = g->failed_there = 0;
+	g->has_refused = false;
+	g->layer_begin = layer_begin;
+	g->layer_end = layer_end;
+	n->forward_id = ++n->next_id;
+	n->n_tokens += (uint64_t)n_tokens;
+	n->report.group.n_forwards++;
+	n->report.group.n_tokens += (uint64_t)n_tokens;
+}
+
+static void compute(struct node *n, struct node_effects *fx)
+{
+	n->group.is_computing = true;
+	struct node_effect *f = node_fx(fx, NODE_FX_FORWARD);
+	f->u.forward.id = n->forward_id;
+	f->u.forward.layer_begin = n->group.layer_begin;
+	f->u.forward.layer_end = n->group.layer_end;
+	f->u.forward.n_items = n->n_items;
+	f->u.forward.items = n->items;
+}
+
+void node_group_begin(struct node *n, const struct part_start *s, struct node_effects *fx)
+{
+	begin(n, s->layer_begin, s->layer_end, s->n_tokens);
+	send_start(n, s, fx);
+	compute(n, fx);
+}
+
+// refuse: items cannot be computed here, and nothing has been exchanged yet. Everybody gives the forward up.
+static void refuse(struct node *n, uint64_t failed, struct node_effects *fx)
+{
+	n->group.failed = failed;
+	n->group.has_refused = true;
+	send_own(n, fx);
+	pump_exchange(n, fx);
+}
+
+// bind_items: whose keys and values slots hold. Returns the items that build on what is not here.
+static uint64_t bind_items(struct node *n, const struct part_start *s, struct node_effects *fx)
+{
+	uint64_t lost = 0;
+	for (int32_t i = 0, row = 0; i < s->n_items; row += s->items[i++].n_tokens) {
+		const struct part_item *it = &s->items[i];
+		struct session_id *kv = &n->kv_session[it->slot];
+		n->items[i] = (struct node_forward_item){.buf = (int32_t)(n->group.forward % 2), .row = row, .slot = it->slot, .pos = it->pos, .n_tokens = it->n_tokens};
+		n->group.sessions[i] = it->session;
+		if (it->is_first)
+			*kv = it->session;
+		if (kv->v == it->session.v)
+			continue;
+		lost |= UINT64_C(1) << i;
+		stage_report_failure(n, it->session, STEP_NOT_KEPT, "what it builds on is not here any more", fx);
+	}
+	n->n_items = s->n_items;
+	n->has_kept = true;
+	return lost;
+}
+
+// follow begins what the lead has told.
+static void follow(struct node *n, struct node_effects *fx)
+{
+	struct node_group *g = &n->group;
+	const struct part_start *s = &g->start;
+	if (!g->told.is_whole || n->forward_id != 0 || g->is_cut || n->has_next)
+		return;
+	begin(n, s->layer_begin, s->layer_end, s->n_tokens);
+	ASSERT(g->forward == g->told.forward);
+	g->told = (struct group_part){0};
+	uint64_t lost = bind_items(n, s, fx);
+	if (lost != 0)
+		refuse(n, lost, fx);
+	else
+		compute(n, fx);
+}
+
+void node_group_pump(struct node *n, struct node_effects *fx)
+{
+	if (n->plan.epoch.v == 0 || !n->loaded || n->plan.group.n_members == 0)
+		return;
+	pump_exchange(n, fx);
+	if (!is_lead(n))
+		follow(n, fx);
+}
+
+// ---- the engine
+
+// bytes_fit tells whether a contribution is as long as it must be.
+static bool bytes_fit(const struct node *n, int32_t member, const struct group_part *p)
+{
+	const struct node_group *g = &n->group;
+	bool refuses = p->exchange == 1 && (p->failed & items_mask(n)) != 0 && p->total == 0;
+	return g->has_refused || refuses || p->total == g->bytes[member];
+}
+
+// check_early looks at what came before the engine had told what this exchange takes.
+static void check_early(struct node *n, struct node_effects *fx)
+{
+	struct node_group *g = &n->group;
+	if (g->told.forward != 0) {
+		cut(n, "its lead began another forward in the middle of one", fx);
+		return;
+	}
+	for (int32_t i = 0; i < n->plan.group.n_members; i++) {
+		const struct group_part *p = part_of(n, i, g->n_passed);
+		bool is_of_it = p->forward == g->forward && p->exchange == g->exchange;
+		if (i != n->plan.group.self && p->forward != 0 && (!is_of_it || !bytes_fit(n, i, p))) {
+			cut(n, "a member computes another forward than the others", fx);
+			return;
+		}
+	}
+}
+
+void node_group_on_exchange(struct node *n, const struct node_event *ev, struct node_effects *fx)
+{
+	struct node_group *g = &n->group;
+	if (ev->u.exchange.id != n->forward_id || !g->is_computing)
+		return;
+	g->is_computing = false;
+	if (g->is_dead) {
+		g->is_dead = false;
+		give_up(n, fx);
+		return;
+	}
+	for (int32_t i = 0; i < n->plan.group.n_members; i++) {
+		g->bytes[i] = ev->u.exchange.bytes[i];
+		ASSERT(g->bytes[i] <= g->part_bytes);
+	}
+	g->failed = ev->u.exchange.failed & items_mask(n);
+	check_early(n, fx);
+	if (g->is_cut)
+		return;
+	send_own(n, fx);
+	pump_exchange(n, fx);
+}
+
+// report_items tells the coordinator of what failed here.
+static void report_items(struct node *n, const struct node_event *ev, struct node_effects *fx)
+{
+	for (int32_t i = 0; i < n->n_items; i++) {
+		struct session_id session = is_lead(n) ? stage_session_of(n, n->items[i].buf) : n->group.sessions[i];
+		if (ev->u.forward_done.errs[i] != OK && session.v != 0)
+			stage_report_error(n, session, ev, i, fx);
+	}
+}
+
+// check_ended: nobody may have contributed to an exchange that there was not.
+static void check_ended(struct node *n, struct node_effects *fx)
+{
+	for (int32_t i = 0; i < n->plan.group.n_members; i++)
+		if (part_of(n, i, n->group.n_passed)->forward == n->group.forward)
+			cut(n, "a member computes another forward than the others", fx);
+}
+
+bool node_group_on_forward_done(struct node *n, const struct node_event *ev, struct node_effects *fx)
+{
+	struct node_group *g = &n->group;
+	g->is_computing = false;
+	if (g->is_dead) {
+		g->is_dead = false;
+		give_up(n, fx);
+		return true;
+	}
+	if (ev->u.forward_done.was_cut) {
+		report_items(n, ev, fx);
+		if (g->exchange == 1)
+			refuse(n, items_mask(n), fx);
+		else
+			cut(n, "this member could not go on in the middle of a forward", fx);
+		return true;
+	}
+	check_ended(n, fx);
+	if (g->is_cut || is_lead(n))
+		return g->is_cut;
+	report_items(n, ev, fx);
+	n->n_steps += (uint64_t)n->n_items;
+	n->forward_id = 0;
+	return true;
+}
+
+bool node_group_has_failed(const struct node *n, int32_t item)
+{
+	return n->plan.group.n_members > 0 && (n->group.failed_there >> item & 1) != 0;
+}
+
+// ---- what comes
+
+// is_from tells whether a part of this member's may come on this link: from itself, the hub, or the coordinator, who pass on what it sent.
+static bool is_from(const struct node *n, const struct node_link *l, int32_t src)
+{
+	const struct msg_group *g = &n->plan.group;
+	int32_t from = g->hub >= 0 && g->hub != g->self ? g->hub : src;
+	return node_id_is(l->peer, n->config.coordinator) || (g->members[from].present && node_id_is(l->peer, n->group.ids[from]));
+}
+
+// number_of returns that of a contribution as far as it may come now, from n_passed on; -1: it may not.
+static int64_t number_of(const struct node *n, const struct part *p)
+{
+	const struct node_group *g = &n->group;
+	bool is_next_forward = p->forward == g->forward + 1 && p->exchange == 1;
+	if (n->forward_id == 0)
+		return is_next_forward ? (int64_t)g->n_passed : -1;
+	if (p->forward == g->forward && p->exchange == g->exchange)
+		return (int64_t)g->n_passed;
+	if (is_waiting(n) && p->forward == g->forward && p->exchange == g->exchange + 1)
+		return (int64_t)g->n_passed + 1;
+	if (is_next_forward)
+		return (int64_t)g->n_passed + is_waiting(n);
+	return -1;
+}
+
+// goes_on tells whether a frame is the next one of what `t` has so far.
+static bool goes_on(const struct group_part *t, const struct part *p)
+{
+	if (t->forward == 0)
+		return p->offset == 0;
+	return !t->is_whole && t->forward == p->forward && t->exchange == p->exchange && t->total == p->total && t->failed == p->failed && t->got == p->offset;
+}
+
+static void note_part(struct group_part *t, const struct part *p)
+{
+	*t = (struct group_part){.forward = p->forward, .exchange = p->exchange, .total = p->total, .failed = p->failed, .got = p->offset + p->payload_len};
+	t->is_whole = t->got == t->total;
+}
+
+static const char *start_fault(const struct node *n, const struct part *p, const struct part_start *s)
+{
+	const struct msg_plan *plan = &n->plan;
+	if (s->wire != plan->wire || s->n_tokens > plan->chunk_max || s->n_items > NODE_ITEMS_MAX)
+		return "a forward of another wire type or size than the plan's";
+	if (p->total != part_start_bytes(s->n_items) + (size_t)s->n_tokens * stage_row_bytes(n))
+		return "hidden states of the wrong size";
+	for (int32_t i = 0; i < s->n_items; i++)
+		if (s->items[i].slot >= plan->n_slots || s->items[i].pos + s->items[i].n_tokens > plan->ctx_len)
+			return "a slot or position outside the plan";
+	for (int32_t i = 0; i < plan->layers.n; i++)
+		if (plan->layers.at[i].begin <= s->layer_begin && s->layer_end <= plan->layers.at[i].end)
+			return NULL;
+	return "a forward of layers that are not here";
+}
+
+// take puts a frame's payload, without the first `skip` bytes, where it belongs, and passes it on if that is this member's part.
+static void take(struct node *n, struct part_frame *f, size_t msg_off, struct node_effects *fx)
+{
+	if (f->len > 0) {
+		struct node_effect *e = node_fx(fx, NODE_FX_TAKE);
+		e->u.take.pool = f->pool;
+		e->u.take.buf = f->buf;
+		e->u.take.off = f->off;
+		e->u.take.msg_off = msg_off;
+		e->u.take.len = f->len;
+	}
+	if (n->plan.group.hub == n->plan.group.self)
+		spread(n, f, fx);
+}
+
+// take_start takes a frame of exchange 0. Returns what is wrong with it, or NULL.
+static const char *take_start(struct node *n, const struct part *p, const uint8_t *data, struct node_effects *fx)
+{
+	struct node_group *g = &n->group;
+	const uint8_t *payload = data + FRAME_PART_BYTES;
+	if (is_lead(n) || p->src != 0 || p->forward != g->forward + 1 || !goes_on(&g->told, p))
+		return "a forward out of turn";
+	size_t skip = 0;
+	if (p->offset == 0) {
+		struct part_start s;
+		if (part_start_decode(payload, p->payload_len, &s) != OK)
+			return "a malformed forward";
+		const char *fault = start_fault(n, p, &s);
+		if (fault != NULL)
+			return fault;
+		g->start = s;
+		skip = part_start_bytes(s.n_items);
+	}
+	note_part(&g->told, p);
+	n->last_step_ns = n->now_ns;
+	struct part_frame f = {.part = *p, .extra = payload, .extra_len = skip, .pool = NODE_BUFS, .buf = (int32_t)(p->forward % 2),
+		.off = p->offset + skip - part_start_bytes(g->start.n_items), .len = p->payload_len - skip};
+	take(n, &f, FRAME_PART_BYTES + skip, fx);
+	return NULL;
+}
+
+static const char *take_part(struct node *n, const struct part *p, struct node_effects *fx)
+{
+	struct node_group *g = &n->group;
+	int64_t number = number_of(n, p);
+	if (number < 0 || !goes_on(part_of(n, p->src, (uint64_t)number), p))
+		return "a part out of turn";
+	struct group_part *t = part_of(n, p->src, (uint64_t)number), noted;
+	note_part(&noted, p);
+	bool is_known = is_waiting(n) && (uint64_t)number == g->n_passed;
+	if (p->total > g->part_bytes || (is_known && !bytes_fit(n, p->src, &noted)))
+		return "a part of the wrong size";
+	*t = noted;
+	struct part_frame f = {.part = *p, .pool = NODE_PARTS, .buf = node_part_buf(p->src, (int32_t)((uint64_t)number % 2)), .off = p->offset, .len = p->payload_len};
+	take(n, &f, FRAME_PART_BYTES, fx);
+	return NULL;
+}
+
+static const char *place_fault(const struct node *n, const struct part *p)
+{
+	const struct msg_group *g = &n->plan.group;
+	if (!n->loaded)
+		return "a part before the plan was ready";
+	if (g->n_members == 0 || p->stage != n->plan.stage || p->dst != g->self || p->src >= g->n_members || p->src == g->self)
+		return "a part for another member";
+	return NULL;
+}
+
+void node_group_on_part(struct node *n, struct node_link *l, const uint8_t *data, size_t len, struct node_effects *fx)
+{
+	struct part p;
+	if (part_decode(data, len, &p) != OK) {
+		node_link_blame(l, "a malformed part", fx);
+		return;
+	}
+	if (p.epoch.v != n->plan.epoch.v || n->group.is_cut)
+		return; // of an old plan, or of one not here yet: its sender will be told
+	const char *fault = place_fault(n, &p);
+	if (fault == NULL && !is_from(n, l, p.src)) {
+		node_link_ignore(l, "a part, and is not the member whose it is", fx);
+		return;
+	}
+	if (fault == NULL)
+		fault = p.exchange == 0 ? take_start(n, &p, data, fx) : take_part(n, &p, fx);
+	if (fault == NULL)
+		node_group_pump(n, fx);
+	else if (!node_id_is(l->peer, n->config.coordinator))
+		node_link_blame(l, fault, fx);
+	else if (n->loaded && n->plan.group.n_members > 0) // it is a member's beyond it
+		cut(n, fault, fx);
+	else
+		node_link_ignore(l, fault, fx);
+}
+
+void node_group_check(const struct node *n)
+{
+	const struct node_group *g = &n->group;
+	if (n->plan.group.n_members == 0)
+		return;
+	ASSERT(!g->is_computing || n->forward_id != 0);
+	ASSERT(!g->is_dead || g->is_computing);
+	ASSERT(!g->is_cut || n->forward_id == 0 || g->is_computing);
+	ASSERT(!g->told.is_whole || n->forward_id != 0 || g->is_cut || n->has_next || !n->loaded);
+	for (int32_t i = 0; i < GROUP_MEMBERS_MAX; i++) {
+		for (int32_t k = 0; k < 2; k++) {
+			const struct group_part *p = &g->parts[i][k];
+			ASSERT(p->forward == 0 || (i < n->plan.group.n_members && i != n->plan.group.self));
+			ASSERT(p->got <= p->total && p->total <= g->part_bytes);
+			ASSERT(p->forward == 0 || p->forward == g->forward || p->forward == g->forward + 1);
+		}
+		// What the engine reads while it computes is not written.
+		ASSERT(is_waiting(n) || g->parts[i][(g->n_passed + 1) % 2].forward == 0);
+	}
+}
