@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#define FILE_CAP 16384
+#define FILE_CAP 32768
 
 struct place {
 	char dir[SCRATCH_CAP], path[SCRATCH_CAP + 32];
