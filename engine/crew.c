@@ -38,6 +38,10 @@ static bool acquire_and_end(struct hand *h, int32_t unit)
 
 bool crew_begin_units(struct hand *h, const struct unit_run *run)
 {
+	if (run->begin == run->end) {
+		crew_end_phase(h);
+		return true;
+	}
 	return acquire_and_end(h, run->begin);
 }
 
@@ -90,7 +94,7 @@ static int32_t n_shares(int32_t rows, int32_t per_share)
 static void compute_share(const struct hand *h, const struct product *p, const struct weight *w, float *y, int32_t row_begin, int32_t per_share)
 {
 	int32_t row_end = w->rows - row_begin > per_share ? row_begin + per_share : w->rows;
-	kernels_matmul(h->crew->e->c.kernels, w, &p->in->acts[kernels_act_kind(w->type)], row_begin, row_end, y, (size_t)p->w->rows);
+	kernels_matmul(h->crew->e->c.kernels, w, &p->in->acts[kernels_act_kind(w->type)], row_begin, row_end, y, p->y_stride);
 }
 
 void crew_products(struct hand *h, int32_t unit, const struct product *p, int32_t n)

@@ -41,7 +41,7 @@ bool crew_end_phase_if(struct hand *h, enum err err);
 void crew_tokens(const struct hand *h, int32_t *begin, int32_t *end);
 
 // crew_begin_units ends a phase like crew_end_phase, and the next begins with the first of a run of units. False: it could not be had,
-// and every hand returns.
+// and every hand returns. An empty run has nothing to wait for and nothing to compute.
 bool crew_begin_units(struct hand *h, const struct unit_run *run);
 // crew_run_units computes a run that has begun, unit by unit, ends the phase and leaves nothing acquired. False as above.
 typedef void crew_unit_fn(struct hand *h, const void *ctx, int32_t unit);
@@ -54,6 +54,7 @@ struct product {
 	const struct weight *w; // its shape
 	const struct engine_input *in;
 	float *y; // (n_tokens, w->rows)
+	size_t y_stride; // from one token to the next
 };
 void crew_products(struct hand *h, int32_t unit, const struct product *p, int32_t n);
 // crew_quantise makes the forms of tokens [begin, end) of an input.

@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "engine/engine_state.h"
+#include "engine/member_run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +51,7 @@ static float *carve_vector(struct carver *c, const struct tensor_view *t)
 static void lay_out_layer(struct engine *e, struct carver *c, int32_t layer)
 {
 	struct layer_weights w;
-	model_layer(e->c.model, layer, &w);
+	engine_layer_part(e, layer, &w);
 	struct engine_layer l = {
 		.q = shape_of(&w.q), .k = shape_of(&w.k), .v = shape_of(&w.v), .o = shape_of(&w.o),
 		.gate = shape_of(&w.gate), .up = shape_of(&w.up), .down = shape_of(&w.down), .router = shape_of(&w.router),
@@ -71,7 +72,7 @@ static void lay_out_layer(struct engine *e, struct carver *c, int32_t layer)
 static void lay_out_kv(struct engine *e, struct carver *c)
 {
 	size_t n = (size_t)layer_spans_count(&e->c.layers);
-	const int32_t dims[] = {e->c.n_slots, e->hp.n_kv_heads, e->c.ctx_len, e->hp.head_dim};
+	const int32_t dims[] = {e->c.n_slots, split_len(e->kv_heads), e->c.ctx_len, e->hp.head_dim};
 	for (size_t i = 0; i < ARRAY_LEN(dims); i++) {
 		if (!mul_size(n, (size_t)dims[i], &n)) {
 			c->overflow = true;
@@ -121,6 +122,8 @@ static void lay_out_experts(struct engine *e, struct carver *c)
 	e->ahead_x = carve_floats(c, 1, e->hp.hidden_dim);
 	e->ahead_logits = carve_floats(c, 1, n_experts);
 	e->ahead_choices = carve(c, (size_t)e->hp.n_experts_used, sizeof *e->ahead_choices);
+	if (e->c.split != NULL)
+		e->chosen_out = carve(c, (size_t)n * (size_t)e->hp.n_experts_used, (size_t)e->hp.hidden_dim * sizeof *e->chosen_out);
 }
 
 static void lay_out(struct engine *e, struct carver *c)
@@ -144,9 +147,9 @@ static void lay_out(struct engine *e, struct carver *c)
 			lay_out_layer(e, c, i);
 	lay_out_kv(e, c);
 	e->computed = carve(c, n_layers * (size_t)e->c.n_slots, sizeof *e->computed);
-	e->q = carve_floats(c, n, hp->n_heads * hp->head_dim);
-	e->k = carve_floats(c, n, hp->n_kv_heads * hp->head_dim);
-	e->v = carve_floats(c, n, hp->n_kv_heads * hp->head_dim);
+	e->q = carve_floats(c, n, split_len(e->part.heads) * hp->head_dim);
+	e->k = carve_floats(c, n, split_len(e->kv_heads) * hp->head_dim);
+	e->v = carve_floats(c, n, split_len(e->kv_heads) * hp->head_dim);
 	e->up = carve_floats(c, e->gated.n_cap, hp->ffn_dim);
 	if (hp->n_experts > 0)
 		lay_out_experts(e, c);
@@ -291,6 +294,49 @@ static void set_inputs(struct engine *e, bool has_layers)
 	e->gated.n_cap = e->pairs_cap;
 }
 
+// block_of returns how many inputs of a product share a scale.
+static int32_t block_of(enum dtype type)
+{
+	uint32_t len = dtype_find((uint32_t)type)->block_len;
+	return len == 1 ? 1 : len <= 32 ? 32 : 256;
+}
+
+struct split_shape engine_split_shape(const struct model *m)
+{
+	const struct hparams *hp = model_hparams(m);
+	struct split_shape s = {.n_heads = hp->n_heads, .n_kv_heads = hp->n_kv_heads, .head_dim = hp->head_dim, .hidden_dim = hp->hidden_dim,
+		.ffn_dim = hp->ffn_dim, .n_experts = hp->n_experts, .o_block = 1, .down_block = 1};
+	for (int32_t i = 0; i < hp->n_layers; i++) {
+		struct layer_weights w;
+		model_layer(m, i, &w);
+		int32_t o = block_of(w.o.type), down = block_of(w.down.type);
+		s.o_block = o > s.o_block ? o : s.o_block;
+		s.down_block = down > s.down_block && hp->n_experts == 0 ? down : s.down_block;
+	}
+	return s;
+}
+
+// set_part decides what of a layer this engine computes.
+static enum err set_part(struct engine *e, struct errmsg *em)
+{
+	e->shape = engine_split_shape(e->c.model);
+	enum err err;
+	if (e->c.split == NULL) {
+		err = tensor_split_make(&e->shape, SPLIT_GATHER, &(uint32_t){1}, 1, &e->split, em);
+	} else {
+		ASSERT(!e->c.has_head);
+		ASSERT(e->c.member >= 0);
+		ASSERT(e->c.member < e->c.split->n_members);
+		e->split = *e->c.split;
+		err = tensor_split_check(&e->shape, &e->split, em);
+	}
+	if (err != OK)
+		return err;
+	e->part = e->split.parts[e->c.split != NULL ? e->c.member : 0];
+	e->kv_heads = split_kv_heads(&e->shape, &e->part);
+	return OK;
+}
+
 // prepare fills what the config alone decides.
 static enum err prepare(struct engine *e, const struct engine_config *c, struct errmsg *em)
 {
@@ -298,7 +344,8 @@ static enum err prepare(struct engine *e, const struct engine_config *c, struct 
 	e->hp = *model_hparams(c->model);
 	e->files = c->files != NULL ? c->files : model_files(c->model);
 	set_inputs(e, layer_spans_count(&c->layers) > 0);
-	return check_config(e, em);
+	enum err err = check_config(e, em);
+	return err == OK ? set_part(e, em) : err;
 }
 
 struct weight engine_expert_weight(const struct engine *e, int32_t layer, int32_t expert, enum expert_matrix matrix)
@@ -319,6 +366,8 @@ enum err engine_open(const struct engine_config *c, struct engine **out, struct 
 	enum err err = prepare(e, c, em);
 	if (err == OK)
 		err = allocate(e, em);
+	if (err == OK && c->split != NULL && (e->member = member_run_open(e)) == NULL)
+		err = errmsg_fail(em, ERR_NOMEM, "engine: no memory for a member of a group");
 	if (err == OK)
 		err = engine_read_vectors(e, em);
 	if (err == OK && !c->defer_weights)
@@ -355,18 +404,23 @@ static void take_slot(struct engine *e, const struct engine *from, int32_t layer
 	int32_t n = *engine_computed(from, layer, slot);
 	size_t bytes = (size_t)n * (size_t)e->hp.head_dim * sizeof *e->keys;
 	*engine_computed(e, layer, slot) = n;
-	for (int32_t head = 0; n > 0 && head < e->hp.n_kv_heads; head++) {
+	for (int32_t head = 0; n > 0 && head < split_len(e->kv_heads); head++) {
 		size_t to_at = engine_kv_at(e, layer, slot, head), from_at = engine_kv_at(from, layer, slot, head);
 		memcpy(e->keys + to_at, from->keys + from_at, bytes);
 		memcpy(e->values + to_at, from->values + from_at, bytes);
 	}
 }
 
+static bool same_range(struct split_range a, struct split_range b)
+{
+	return a.begin == b.begin && a.end == b.end;
+}
+
 void engine_take_kv(struct engine *e, const struct engine *from)
 {
 	ASSERT(e->c.model == from->c.model);
 	ASSERT(e->c.wire == from->c.wire);
-	if (e->c.n_slots != from->c.n_slots || e->c.ctx_len != from->c.ctx_len)
+	if (e->c.n_slots != from->c.n_slots || e->c.ctx_len != from->c.ctx_len || !same_range(e->part.heads, from->part.heads))
 		return;
 	for (int32_t layer = 0; layer < e->hp.n_layers; layer++)
 		if (layer_spans_find(&e->c.layers, layer) >= 0 && layer_spans_find(&from->c.layers, layer) >= 0)
@@ -379,6 +433,7 @@ void engine_close(struct engine *e)
 	if (e == NULL)
 		return;
 	engine_drop_weights(e);
+	member_run_close(e->member);
 	arena_close(&e->arena);
 	free(e);
 }

@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "base/layer_spans.h"
+#include "base/tensor_split.h"
 #include "engine/residency.h"
 #include "engine/expert_cache.h"
 #include "engine/wire.h"
@@ -35,6 +36,8 @@ struct engine_config {
 	const struct weight_files *files; // borrowed; where the weights are; NULL: in the model's own file
 	struct residency_limits weights;  // what they may take; zero: no cap
 	bool defer_weights;               // engine_load_weights comes later, before anything is computed
+	const struct tensor_split *split; // NULL: whole layers; else (copied, and of the model's shape) it computes the part of a member of this group
+	int32_t member;                   // (engine/member.h), and no head
 };
 
 // Why an item failed: of its first token that did, the layer whose output (or keys and values) could not be carried, and the value.
@@ -70,6 +73,8 @@ struct engine_size {
 	uint64_t weight_bytes; // all of the layers' and the head's matrices
 	uint64_t weight_least; // with less for them it cannot compute: the smallest window
 };
+// engine_split_shape returns what a split of the model's layers depends on.
+struct split_shape engine_split_shape(const struct model *m);
 // engine_measure fails as engine_open does, and allocates next to nothing.
 MUST_USE enum err engine_measure(const struct engine_config *c, struct engine_size *out, struct errmsg *em);
 // engine_load_weights makes the weights available within `limits`, when defer_weights left that out.
@@ -77,7 +82,7 @@ MUST_USE enum err engine_load_weights(struct engine *e, const struct residency_l
 // engine_drop_weights gives them back; what was computed stays.
 void engine_drop_weights(struct engine *e);
 // engine_take_kv copies what another engine of the same model and wire type has computed in the layers that both run. Nothing, unless
-// slots and context are the same.
+// slots, context and the part of a group are the same.
 void engine_take_kv(struct engine *e, const struct engine *from);
 // engine_bytes returns the memory this engine takes beside its weights, engine_kv_bytes what of it is KV cache.
 uint64_t engine_bytes(const struct engine *e);

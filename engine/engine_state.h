@@ -17,7 +17,7 @@ struct engine_layer {
 	struct weight router;                     // only with experts; its data is router_bytes
 	uint8_t *router_bytes;                    // a copy, since every token needs all of it
 	const struct expert_weights *experts;     // (n_experts), where they are in the file; or NULL
-	struct unit_run units[N_UNIT_KINDS];
+	struct unit_run units[N_UNIT_KINDS]; // empty where none of the rows is this member's
 	float *attn_norm, *ffn_norm;     // (hidden_dim)
 	float *q_bias, *k_bias, *v_bias; // (rows), or NULL
 	float *q_norm, *k_norm;          // (head_dim), or NULL
@@ -68,16 +68,22 @@ struct engine_tile {
 struct engine {
 	struct engine_config c;
 	struct hparams hp;
+	// What of a layer it computes: a part of a group's, or all of it as the only member.
+	struct split_shape shape;
+	struct tensor_split split;
+	struct split_part part;      // its own
+	struct split_range kv_heads; // that its query heads use
+	struct member_run *member;   // NULL: whole layers
 	struct arena arena;
 	uint64_t kv_bytes;
 	const struct weight_files *files;
 	struct unit_table units; // of the layers, then of the head: the order of use
 	struct residency *residency;
-	struct unit_table expert_units;    // (layers it runs, n_experts)
+	struct unit_table expert_units;    // (layers it runs, its experts)
 	struct expert_cache *expert_cache; // NULL: experts are views of the mapped file
 	struct engine_layer *layers; // (layers it runs)
 
-	// KV cache, f16: (layers, n_slots, n_kv_heads, ctx_len, head_dim), each. A head's positions lie side by side, as attention reads them.
+	// KV cache, f16: (layers, n_slots, its KV heads, ctx_len, head_dim), each. A head's positions lie side by side, as attention reads them.
 	uint16_t *keys, *values;
 	int32_t *computed; // (layers, n_slots): positions computed
 
@@ -101,8 +107,9 @@ struct engine {
 	float *ahead_x, *ahead_logits;             // (hidden_dim), (n_experts): what the next layer's router may see
 	struct expert_choice *ahead_choices;       // (n_experts_used)
 	struct expert_group group;
+	float *chosen_out;                         // (batch_max, n_experts_used, hidden_dim): a member's; else NULL
 
-	float *q, *k, *v;                          // (batch_max, rows)
+	float *q, *k, *v;                          // (batch_max, rows of its heads)
 	float *up;                                 // as gated
 	float *delta;                              // (batch_max, hidden_dim): what a residual adds
 	float *rope_freq;                          // (rope_dim / 2)
@@ -118,17 +125,17 @@ struct engine {
 	float *output_norm;         // (hidden_dim)
 };
 
-// engine_kv_at returns the index in keys and values of head `kv_head` of `slot`, position 0.
+// engine_kv_at returns the index in keys and values of KV head `kv_head` (counted from its first) of `slot`, position 0.
 static inline size_t engine_kv_at(const struct engine *e, int32_t layer, int32_t slot, int32_t kv_head)
 {
-	size_t row = ((size_t)layer_spans_find(&e->c.layers, layer) * (size_t)e->c.n_slots + (size_t)slot) * (size_t)e->hp.n_kv_heads + (size_t)kv_head;
+	size_t row = ((size_t)layer_spans_find(&e->c.layers, layer) * (size_t)e->c.n_slots + (size_t)slot) * (size_t)split_len(e->kv_heads) + (size_t)kv_head;
 	return row * (size_t)e->c.ctx_len * (size_t)e->hp.head_dim;
 }
 
-// engine_expert_unit returns the place of an expert of a layer that runs in expert_units.
+// engine_expert_unit returns the place in expert_units of one of its experts of a layer that runs.
 static inline int32_t engine_expert_unit(const struct engine *e, int32_t layer, int32_t expert)
 {
-	return layer_spans_find(&e->c.layers, layer) * e->hp.n_experts + expert;
+	return layer_spans_find(&e->c.layers, layer) * split_len(e->part.experts) + expert - e->part.experts.begin;
 }
 
 // engine_expert_weight gives a matrix of an expert of a layer that runs, which is in memory.
@@ -139,6 +146,11 @@ static inline int32_t *engine_computed(const struct engine *e, int32_t layer, in
 {
 	return &e->computed[(size_t)layer_spans_find(&e->c.layers, layer) * (size_t)e->c.n_slots + (size_t)slot];
 }
+
+// engine_runs tells whether layers [begin, end) lie in one of its spans.
+bool engine_runs(const struct engine *e, int32_t layer_begin, int32_t layer_end);
+// engine_layer_part fills w with the part of a layer that the engine computes: matrices have its rows only.
+void engine_layer_part(const struct engine *e, int32_t layer, struct layer_weights *w);
 
 // engine_read_vectors reads norms and biases into their places; engine_measure_weights fills the weights' part of *out.
 MUST_USE enum err engine_read_vectors(struct engine *e, struct errmsg *em);

@@ -10,11 +10,53 @@
 #define UNITS_IN_CAP 12               // that fit the memory for weights at least
 #define EXPERT_TOKENS_REMEMBERED 64   // tokens after which the use of an expert counts half
 
+// rows_of takes some rows of a matrix, or values of a vector; what a file leaves out stays so.
+static void rows_of(struct tensor_view *t, struct split_range r)
+{
+	if (t->rows == 0)
+		return;
+	t->rows = split_len(r);
+	t->at += (uint64_t)r.begin * t->row_bytes;
+	t->data = (const uint8_t *)t->data + (size_t)r.begin * t->row_bytes;
+}
+
+static void values_of(struct tensor_view *t, struct split_range r)
+{
+	if (t->cols == 0)
+		return;
+	t->cols = split_len(r);
+	t->at += (uint64_t)r.begin * sizeof(float);
+	t->data = (const float *)t->data + r.begin;
+}
+
+static struct split_range times(struct split_range r, int32_t n)
+{
+	return (struct split_range){r.begin * n, r.end * n};
+}
+
+void engine_layer_part(const struct engine *e, int32_t layer, struct layer_weights *w)
+{
+	model_layer(e->c.model, layer, w);
+	if (e->split.n_members == 1)
+		return;
+	struct split_range q = times(e->part.heads, e->hp.head_dim), kv = times(e->kv_heads, e->hp.head_dim);
+	rows_of(&w->q, q);
+	rows_of(&w->k, kv);
+	rows_of(&w->v, kv);
+	values_of(&w->q_bias, q);
+	values_of(&w->k_bias, kv);
+	values_of(&w->v_bias, kv);
+	rows_of(&w->o, e->part.o_rows);
+	rows_of(&w->gate, e->part.ffn);
+	rows_of(&w->up, e->part.ffn);
+	rows_of(&w->down, e->part.down_rows);
+}
+
 // add_layer puts a layer's matrices into the table, in the order of forward.c.
 static enum err add_layer(struct engine *e, int32_t layer, uint64_t unit_max)
 {
 	struct layer_weights w;
-	model_layer(e->c.model, layer, &w);
+	engine_layer_part(e, layer, &w);
 	struct unit_run runs[N_UNIT_KINDS] = {{0}};
 	const struct {
 		enum unit_kind kind;
@@ -25,7 +67,7 @@ static enum err add_layer(struct engine *e, int32_t layer, uint64_t unit_max)
 	};
 	for (size_t i = 0; i < ARRAY_LEN(phases); i++) {
 		enum unit_kind kind = phases[i].kind;
-		if (phases[i].matrices[0]->rows == 0) // these are experts
+		if (phases[i].matrices[0]->rows == 0) // these are experts, or others'
 			continue;
 		if (unit_table_add(&e->units, layer, kind, phases[i].matrices, phases[i].n, unit_max, &runs[kind]) != OK)
 			return ERR_NOMEM;
@@ -88,7 +130,7 @@ static enum err add_experts(struct engine *e)
 		if (layer_spans_find(&e->c.layers, i) < 0)
 			continue;
 		model_layer(e->c.model, i, &w);
-		for (int32_t x = 0; x < e->hp.n_experts && err == OK; x++) {
+		for (int32_t x = e->part.experts.begin; x < e->part.experts.end && err == OK; x++) {
 			const struct tensor_view *const matrices[] = {&w.experts[x].gate, &w.experts[x].up, &w.experts[x].down}; // as enum expert_matrix
 			err = unit_table_add(&e->expert_units, i, UNIT_EXPERT, matrices, ARRAY_LEN(matrices), UNIT_UNCUT, &run);
 		}
@@ -99,7 +141,8 @@ static enum err add_experts(struct engine *e)
 // experts_least returns how many experts must fit: those of one token in one layer, and as many being read for the next.
 static int32_t experts_least(const struct engine *e)
 {
-	return e->hp.n_experts == 0 ? 0 : 2 * e->hp.n_experts_used;
+	int32_t least = 2 * e->hp.n_experts_used, own = split_len(e->part.experts);
+	return least < own ? least : own;
 }
 
 enum err engine_measure_weights(struct engine *e, struct engine_size *out, struct errmsg *em)
@@ -188,13 +231,13 @@ void engine_drop_weights(struct engine *e)
 
 static enum err read_vector(struct engine *e, const struct tensor_view *t, float *to, struct errmsg *em)
 {
-	return to != NULL ? weight_files_read(e->files, t->at, (uint64_t)t->cols * sizeof *to, to, em) : OK;
+	return to != NULL && t->cols > 0 ? weight_files_read(e->files, t->at, (uint64_t)t->cols * sizeof *to, to, em) : OK;
 }
 
 static enum err read_layer_vectors(struct engine *e, int32_t layer, struct errmsg *em)
 {
 	struct layer_weights w;
-	model_layer(e->c.model, layer, &w);
+	engine_layer_part(e, layer, &w);
 	const struct engine_layer *l = &e->layers[layer_spans_find(&e->c.layers, layer)];
 	const struct {
 		const struct tensor_view *from;

@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/fmath.h"
+#include "engine/layer_parts.h"
 
 #include <string.h>
 
@@ -44,6 +45,11 @@ void expert_route(float *logits, int32_t n_experts, int32_t n_used, struct exper
 static struct expert_choice *choices_of(const struct engine *e, int32_t t)
 {
 	return e->choices + (size_t)t * (size_t)e->hp.n_experts_used;
+}
+
+static bool is_own(const struct engine *e, int32_t expert)
+{
+	return expert >= e->part.experts.begin && expert < e->part.experts.end;
 }
 
 static void router_products(struct hand *h, const struct engine_layer *l)
@@ -89,7 +95,7 @@ static void plan_group(struct engine *e, int32_t expert_begin, int32_t n_tokens)
 {
 	struct expert_group g = {.expert_begin = expert_begin};
 	int32_t expert = expert_begin;
-	for (; expert < e->hp.n_experts; expert++) {
+	for (; expert < e->part.experts.end; expert++) {
 		int32_t n = e->expert_tokens[expert];
 		if (n == 0)
 			continue;
@@ -148,7 +154,8 @@ static void expect_next(struct engine *e, int32_t layer, int32_t n_tokens)
 			continue;
 		expert_route(e->ahead_logits, e->hp.n_experts, e->hp.n_experts_used, e->ahead_choices);
 		for (int32_t i = 0; i < e->hp.n_experts_used; i++)
-			expert_cache_expect(e->expert_cache, &(int32_t){engine_expert_unit(e, layer + 1, e->ahead_choices[i].expert)}, 1);
+			if (is_own(e, e->ahead_choices[i].expert))
+				expert_cache_expect(e->expert_cache, &(int32_t){engine_expert_unit(e, layer + 1, e->ahead_choices[i].expert)}, 1);
 	}
 }
 
@@ -158,7 +165,7 @@ static enum err begin_group(struct hand *h, int32_t layer, int32_t expert_begin)
 	struct engine *e = h->crew->e;
 	plan_group(e, expert_begin, h->crew->n_tokens);
 	enum err err = hold_group(e, layer, h->crew->em);
-	if (err == OK && expert_begin == 0)
+	if (err == OK && expert_begin == e->part.experts.begin)
 		expect_next(e, layer, h->crew->n_tokens);
 	return err;
 }
@@ -246,6 +253,25 @@ static void add_group(struct engine *e, const struct expert_group *g, int32_t be
 	}
 }
 
+// keep_group puts what a group's experts computed for tokens [begin, end) beside what other members will send.
+static void keep_group(struct engine *e, const struct expert_group *g, int32_t begin, int32_t end)
+{
+	size_t n = (size_t)e->hp.hidden_dim;
+	for (int32_t i = begin * e->hp.n_experts_used; i < end * e->hp.n_experts_used; i++)
+		if (e->choices[i].expert >= g->expert_begin && e->choices[i].expert < g->expert_end)
+			memcpy(e->chosen_out + (size_t)i * n, e->expert_out + (size_t)e->choices[i].pair * n, n * sizeof(float));
+}
+
+void expert_ffn_add(struct hand *h)
+{
+	struct engine *e = h->crew->e;
+	size_t n = (size_t)e->hp.hidden_dim;
+	int32_t begin, end, used = e->hp.n_experts_used;
+	crew_tokens(h, &begin, &end);
+	for (int32_t i = begin * used; i < end * used; i++)
+		kernels_add_scaled(e->c.kernels, e->delta + (size_t)(i / used) * n, e->choices[i].weight, e->chosen_out + (size_t)i * n, e->hp.hidden_dim);
+}
+
 // run_group computes the group that was planned, up to its outputs.
 static void run_group(struct hand *h, int32_t layer, const struct expert_group *g)
 {
@@ -262,12 +288,14 @@ static void run_group(struct hand *h, int32_t layer, const struct expert_group *
 	crew_end_phase(h);
 }
 
-bool expert_ffn_block(struct hand *h, const struct engine_layer *l, int32_t layer, int32_t begin, int32_t end)
+bool expert_ffn_block(struct hand *h, int32_t layer)
 {
 	struct engine *e = h->crew->e;
-	struct expert_group g = {0};
+	struct expert_group g = {.expert_end = e->part.experts.begin};
+	int32_t begin, end;
+	crew_tokens(h, &begin, &end);
 	crew_end_phase(h);
-	router_products(h, l);
+	router_products(h, layer_of(e, layer));
 	crew_end_phase(h);
 	for (int32_t t = begin; t < end; t++)
 		route_token(e, layer, t);
@@ -283,6 +311,9 @@ bool expert_ffn_block(struct hand *h, const struct engine_layer *l, int32_t laye
 		run_group(h, layer, &g);
 		if (h->idx == 0)
 			let_group_go(e, g.n_parts);
-		add_group(e, &g, begin, end);
+		if (e->chosen_out == NULL)
+			add_group(e, &g, begin, end);
+		else
+			keep_group(e, &g, begin, end);
 	}
 }

@@ -12,7 +12,9 @@
 // finite.
 void expert_route(float *logits, int32_t n_experts, int32_t n_used, struct expert_choice *out);
 
-// expert_ffn_block computes what the second half of a layer adds, into delta. False: weights could not be had.
-bool expert_ffn_block(struct hand *h, const struct engine_layer *l, int32_t layer, int32_t begin, int32_t end);
+// expert_ffn_block computes what the second half of a layer adds, into delta. A member of a group computes its own experts only, into chosen_out,
+// and expert_ffn_add adds all of them to delta when the others' are there. False: weights could not be had.
+bool expert_ffn_block(struct hand *h, int32_t layer);
+void expert_ffn_add(struct hand *h);
 
 #endif

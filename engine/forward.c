@@ -3,8 +3,8 @@
 // h += o(attention(norm(h))); h += down(silu(gate(norm(h))) * up(norm(h))), or experts (engine/expert_ffn.h); round to the wire type. Each product's weights are read once for
 // all tokens of the batch, and K and V once for a few tokens and the query heads that share them.
 #include "base/assert.h"
-#include "engine/crew.h"
 #include "engine/expert_ffn.h"
+#include "engine/layer_parts.h"
 
 #include <string.h>
 
@@ -25,15 +25,20 @@ static void normalise(struct hand *h, int32_t begin, int32_t end, const float *w
 	crew_quantise(h, &e->normed, begin, end);
 }
 
-static void add_delta(struct engine *e, int32_t begin, int32_t end)
+void layer_add(struct hand *h)
 {
+	struct engine *e = h->crew->e;
+	int32_t begin, end;
+	crew_tokens(h, &begin, &end);
 	for (int32_t t = begin; t < end; t++)
 		kernels_add(e->c.kernels, e->tokens[t].hidden, e->delta + (size_t)t * (size_t)e->hp.hidden_dim, e->hp.hidden_dim);
 }
 
-// end_layer rounds what leaves `layer`: every layer boundary, cut or not.
-static void end_layer(struct engine *e, int32_t layer, int32_t begin, int32_t end)
+void layer_end(struct hand *h, int32_t layer)
 {
+	struct engine *e = h->crew->e;
+	int32_t begin, end;
+	crew_tokens(h, &begin, &end);
 	for (int32_t t = begin; t < end; t++) {
 		struct engine_token *tok = &e->tokens[t];
 		int32_t bad;
@@ -83,15 +88,16 @@ static void place_token(struct engine *e, const struct engine_layer *l, int32_t 
 {
 	const struct hparams *hp = &e->hp;
 	struct engine_token *tok = &e->tokens[t];
-	int32_t n_q = hp->n_heads * hp->head_dim, n_kv = hp->n_kv_heads * hp->head_dim, n_pairs = hp->rope_dim / 2;
+	int32_t n_heads = split_len(e->part.heads), n_kv_heads = split_len(e->kv_heads);
+	int32_t n_q = n_heads * hp->head_dim, n_kv = n_kv_heads * hp->head_dim, n_pairs = hp->rope_dim / 2;
 	float *q = e->q + (size_t)t * (size_t)n_q, *k = e->k + (size_t)t * (size_t)n_kv, *v = e->v + (size_t)t * (size_t)n_kv;
 	const float *cos = e->rope_cos + (size_t)t * (size_t)n_pairs, *sin = e->rope_sin + (size_t)t * (size_t)n_pairs;
 	add_bias(e, q, l->q_bias, n_q);
 	add_bias(e, k, l->k_bias, n_kv);
 	add_bias(e, v, l->v_bias, n_kv);
-	finish_heads(e, q, hp->n_heads, l->q_norm, cos, sin);
-	finish_heads(e, k, hp->n_kv_heads, l->k_norm, cos, sin);
-	for (int32_t i = 0; i < hp->n_kv_heads; i++) {
+	finish_heads(e, q, n_heads, l->q_norm, cos, sin);
+	finish_heads(e, k, n_kv_heads, l->k_norm, cos, sin);
+	for (int32_t i = 0; i < n_kv_heads; i++) {
 		size_t at = engine_kv_at(e, layer, tok->slot, i) + (size_t)tok->pos * (size_t)hp->head_dim;
 		float *head = k + (size_t)i * (size_t)hp->head_dim;
 		store_f16(e, tok, layer, head, e->keys + at);
@@ -99,26 +105,25 @@ static void place_token(struct engine *e, const struct engine_layer *l, int32_t 
 	}
 }
 
-// attend_tile computes n_heads query heads from `head` on, which share a KV head, for the tokens of one tile.
-static void attend_tile(struct hand *h, int32_t layer, const struct engine_tile *tile, int32_t head, int32_t n_heads)
+// attend_tile computes query heads [head, head + n_heads), which share KV head kv_head, for the tokens of one tile.
+static void attend_tile(struct hand *h, int32_t layer, const struct engine_tile *tile, int32_t head, int32_t n_heads, int32_t kv_head)
 {
 	struct engine *e = h->crew->e;
 	const struct hparams *hp = &e->hp;
 	const struct engine_token *tok = &e->tokens[tile->begin];
-	size_t kv = engine_kv_at(e, layer, tok->slot, head / (hp->n_heads / hp->n_kv_heads));
-	size_t width = (size_t)hp->n_heads * (size_t)hp->head_dim;
-	size_t at = (size_t)tile->begin * width + (size_t)head * (size_t)hp->head_dim;
+	size_t kv = engine_kv_at(e, layer, tok->slot, kv_head - e->kv_heads.begin);
+	size_t dim = (size_t)hp->head_dim, own = (size_t)split_len(e->part.heads) * dim, width = (size_t)hp->n_heads * dim;
 	struct attention_group g = {
-		.q = e->q + at,
-		.q_stride = width,
+		.q = e->q + (size_t)tile->begin * own + (size_t)(head - e->part.heads.begin) * dim,
+		.q_stride = own,
 		.k = e->keys + kv,
 		.v = e->values + kv,
-		.stride = (size_t)hp->head_dim,
+		.stride = dim,
 		.n_tokens = tile->n_tokens,
 		.n_heads = n_heads,
 		.n_pos = tok->pos + 1,
 		.head_dim = hp->head_dim,
-		.out = e->attended.x + at,
+		.out = e->attended.x + (size_t)tile->begin * width + (size_t)head * dim,
 		.out_stride = width,
 	};
 	kernels_attention_group(e->c.kernels, &g, e->attn_scratch + (size_t)h->idx * e->attn_scratch_len);
@@ -128,30 +133,45 @@ static void attend_tile(struct hand *h, int32_t layer, const struct engine_tile 
 static void attend(struct hand *h, int32_t layer)
 {
 	const struct engine *e = h->crew->e;
-	int32_t n_tiles = h->crew->n_tiles, unit, n_heads = e->hp.n_heads / e->hp.n_kv_heads;
-	if (n_tiles * e->hp.n_kv_heads < h->n_hands)
-		n_heads = 1;
-	while (crew_take(h, n_tiles * (e->hp.n_heads / n_heads), &unit))
-		attend_tile(h, layer, &e->tiles[unit % n_tiles], unit / n_tiles * n_heads, n_heads);
+	struct split_range heads = e->part.heads, kv = e->kv_heads;
+	int32_t n_tiles = h->crew->n_tiles, unit, per_kv = e->hp.n_heads / e->hp.n_kv_heads;
+	if (n_tiles * split_len(kv) < h->n_hands) {
+		while (crew_take(h, n_tiles * split_len(heads), &unit)) {
+			int32_t head = heads.begin + unit / n_tiles;
+			attend_tile(h, layer, &e->tiles[unit % n_tiles], head, 1, head / per_kv);
+		}
+		return;
+	}
+	while (crew_take(h, n_tiles * split_len(kv), &unit)) {
+		int32_t kv_head = kv.begin + unit / n_tiles, begin = kv_head * per_kv, end = begin + per_kv;
+		begin = begin > heads.begin ? begin : heads.begin;
+		end = end < heads.end ? end : heads.end;
+		attend_tile(h, layer, &e->tiles[unit % n_tiles], begin, end - begin, kv_head);
+	}
 }
 
 static void products_qkv(struct hand *h, const void *ctx, int32_t unit)
 {
 	struct engine *e = h->crew->e;
 	const struct engine_layer *l = ctx;
-	crew_products(h, unit, (const struct product[]){{&l->q, &e->normed, e->q}, {&l->k, &e->normed, e->k}, {&l->v, &e->normed, e->v}}, 3);
+	const struct product p[] = {
+		{&l->q, &e->normed, e->q, (size_t)l->q.rows}, {&l->k, &e->normed, e->k, (size_t)l->k.rows}, {&l->v, &e->normed, e->v, (size_t)l->v.rows},
+	};
+	crew_products(h, unit, p, ARRAY_LEN(p));
 }
 
 static void product_o(struct hand *h, const void *ctx, int32_t unit)
 {
+	struct engine *e = h->crew->e;
 	const struct engine_layer *l = ctx;
-	crew_products(h, unit, &(struct product){&l->o, &h->crew->e->attended, h->crew->e->delta}, 1);
+	crew_products(h, unit, &(struct product){&l->o, &e->attended, e->delta + e->part.o_rows.begin, (size_t)e->hp.hidden_dim}, 1);
 }
 
 static void product_down(struct hand *h, const void *ctx, int32_t unit)
 {
+	struct engine *e = h->crew->e;
 	const struct engine_layer *l = ctx;
-	crew_products(h, unit, &(struct product){&l->down, &h->crew->e->gated, h->crew->e->delta}, 1);
+	crew_products(h, unit, &(struct product){&l->down, &e->gated, e->delta + e->part.down_rows.begin, (size_t)e->hp.hidden_dim}, 1);
 }
 
 // gate_and_up computes the same rows of both and joins them at once, while they are in the cache.
@@ -161,77 +181,113 @@ static void gate_and_up(struct hand *h, const void *ctx, int32_t unit)
 	const struct engine_layer *l = ctx;
 	int32_t first, same, share;
 	struct weight gate = crew_unit_weight(h, unit, 0, &l->gate, &first), up = crew_unit_weight(h, unit, 1, &l->up, &same);
-	int32_t rows = gate.rows, per_share = crew_rows_per_share(h, rows);
+	int32_t rows = gate.rows, per_share = crew_rows_per_share(h, rows), col = e->part.ffn.begin + first;
 	size_t stride = (size_t)e->hp.ffn_dim;
 	const struct acts *gate_in = &e->normed.acts[kernels_act_kind(gate.type)], *up_in = &e->normed.acts[kernels_act_kind(up.type)];
 	ASSERT(up.rows == rows);
 	while (crew_take(h, rows / per_share + (rows % per_share != 0), &share)) {
 		int32_t begin = share * per_share, end = rows - begin > per_share ? begin + per_share : rows;
-		kernels_matmul(e->c.kernels, &gate, gate_in, begin, end, e->gated.x + first, stride);
-		kernels_matmul(e->c.kernels, &up, up_in, begin, end, e->up + first, stride);
+		kernels_matmul(e->c.kernels, &gate, gate_in, begin, end, e->gated.x + col, stride);
+		kernels_matmul(e->c.kernels, &up, up_in, begin, end, e->up + col, stride);
 		for (int32_t t = 0; t < h->crew->n_tokens; t++) {
-			size_t at = (size_t)t * stride + (size_t)(first + begin);
+			size_t at = (size_t)t * stride + (size_t)(col + begin);
 			kernels_swiglu(e->c.kernels, e->gated.x + at, e->up + at, end - begin, e->gated.x + at);
 		}
 	}
 }
 
-// attention_block computes what the first half of a layer adds, into delta. False: its weights could not be had.
-static bool attention_block(struct hand *h, const struct engine_layer *l, int32_t layer, int32_t begin, int32_t end)
+static bool run_units(struct hand *h, const struct engine_layer *l, enum unit_kind kind, crew_unit_fn *fn)
+{
+	return crew_begin_units(h, &l->units[kind]) && crew_run_units(h, &l->units[kind], fn, l);
+}
+
+bool layer_attend(struct hand *h, int32_t layer)
 {
 	struct engine *e = h->crew->e;
+	const struct engine_layer *l = layer_of(e, layer);
+	int32_t begin, end;
+	crew_tokens(h, &begin, &end);
 	normalise(h, begin, end, l->attn_norm);
-	if (!crew_begin_units(h, &l->units[UNIT_QKV]) || !crew_run_units(h, &l->units[UNIT_QKV], products_qkv, l))
+	if (!run_units(h, l, UNIT_QKV, products_qkv))
 		return false;
 	for (int32_t t = begin; t < end; t++)
 		place_token(e, l, layer, t);
 	crew_end_phase(h);
 	attend(h, layer);
 	crew_end_phase(h);
-	crew_quantise(h, &e->attended, begin, end);
-	return crew_begin_units(h, &l->units[UNIT_O]) && crew_run_units(h, &l->units[UNIT_O], product_o, l);
+	return true;
 }
 
-// ffn_block computes what the second half adds, into delta.
-static bool ffn_block(struct hand *h, const struct engine_layer *l, int32_t layer, int32_t begin, int32_t end)
+bool layer_o(struct hand *h, int32_t layer)
+{
+	return run_units(h, layer_of(h->crew->e, layer), UNIT_O, product_o);
+}
+
+void layer_norm_ffn(struct hand *h, int32_t layer)
+{
+	int32_t begin, end;
+	crew_tokens(h, &begin, &end);
+	normalise(h, begin, end, layer_of(h->crew->e, layer)->ffn_norm);
+}
+
+bool layer_gate_up(struct hand *h, int32_t layer)
+{
+	return run_units(h, layer_of(h->crew->e, layer), UNIT_GATE_UP, gate_and_up);
+}
+
+bool layer_down(struct hand *h, int32_t layer)
+{
+	return run_units(h, layer_of(h->crew->e, layer), UNIT_DOWN, product_down);
+}
+
+// ffn computes what the second half of a layer adds, into delta.
+static bool ffn(struct hand *h, int32_t layer)
 {
 	struct engine *e = h->crew->e;
-	normalise(h, begin, end, l->ffn_norm);
-	if (l->experts != NULL)
-		return expert_ffn_block(h, l, layer, begin, end);
-	if (!crew_begin_units(h, &l->units[UNIT_GATE_UP]) || !crew_run_units(h, &l->units[UNIT_GATE_UP], gate_and_up, l))
+	int32_t begin, end;
+	layer_norm_ffn(h, layer);
+	if (e->hp.n_experts > 0)
+		return expert_ffn_block(h, layer);
+	if (!layer_gate_up(h, layer))
 		return false;
+	crew_tokens(h, &begin, &end);
 	crew_quantise(h, &e->gated, begin, end);
-	return crew_begin_units(h, &l->units[UNIT_DOWN]) && crew_run_units(h, &l->units[UNIT_DOWN], product_down, l);
+	return layer_down(h, layer);
 }
 
 static bool run_layer(struct hand *h, int32_t layer)
 {
-	struct engine *e = h->crew->e;
-	const struct engine_layer *l = &e->layers[layer_spans_find(&e->c.layers, layer)];
 	int32_t begin, end;
-	crew_tokens(h, &begin, &end);
-	if (!attention_block(h, l, layer, begin, end))
+	if (!layer_attend(h, layer))
 		return false;
-	add_delta(e, begin, end);
-	if (!ffn_block(h, l, layer, begin, end))
+	crew_tokens(h, &begin, &end);
+	crew_quantise(h, &h->crew->e->attended, begin, end);
+	if (!layer_o(h, layer))
+		return false;
+	layer_add(h);
+	if (!ffn(h, layer))
 		return false;
 	// The next layer begins with the same tokens on the same thread: no phase ends here.
-	add_delta(e, begin, end);
-	end_layer(e, layer, begin, end);
+	layer_add(h);
+	layer_end(h, layer);
 	return true;
+}
+
+void layer_rope(struct hand *h)
+{
+	struct engine *e = h->crew->e;
+	int32_t begin, end, n_pairs = e->hp.rope_dim / 2;
+	crew_tokens(h, &begin, &end);
+	for (int32_t t = begin; t < end; t++) {
+		size_t at = (size_t)t * (size_t)n_pairs;
+		rope_table(e->rope_freq, n_pairs, e->tokens[t].pos, e->rope_cos + at, e->rope_sin + at);
+	}
 }
 
 static void run_layers(void *ctx, int32_t thread_idx, int32_t n_threads)
 {
 	struct hand h = {.crew = ctx, .idx = thread_idx, .n_hands = n_threads};
-	struct engine *e = h.crew->e;
-	int32_t begin, end, n_pairs = e->hp.rope_dim / 2;
-	crew_tokens(&h, &begin, &end);
-	for (int32_t t = begin; t < end; t++) {
-		size_t at = (size_t)t * (size_t)n_pairs;
-		rope_table(e->rope_freq, n_pairs, e->tokens[t].pos, e->rope_cos + at, e->rope_sin + at);
-	}
+	layer_rope(&h);
 	for (int32_t layer = h.crew->layer_begin; layer < h.crew->layer_end; layer++)
 		if (!run_layer(&h, layer))
 			return;
@@ -259,8 +315,7 @@ static enum err check_item(const struct crew *crew, const struct engine_item *it
 	return OK;
 }
 
-// take_batch checks the items and lists their tokens, in tiles.
-static enum err take_batch(struct crew *crew, struct engine_item *items, int32_t n_items, struct errmsg *em)
+enum err layer_take_batch(struct crew *crew, struct engine_item *items, int32_t n_items, struct errmsg *em)
 {
 	struct engine *e = crew->e;
 	int32_t n = 0;
@@ -282,6 +337,10 @@ static enum err take_batch(struct crew *crew, struct engine_item *items, int32_t
 		}
 	}
 	crew->n_tokens = n;
+	crew_set_input(&e->normed, n);
+	crew_set_input(&e->attended, n);
+	if (e->hp.n_experts == 0)
+		crew_set_input(&e->gated, n);
 	return OK;
 }
 
@@ -298,10 +357,22 @@ static void settle_item(const struct crew *crew, struct engine_item *it, const s
 		*engine_computed(e, layer, it->slot) = it->pos_begin + (it->fault.err == OK ? it->n_tokens : 0);
 }
 
-static bool is_one_span(const struct layer_spans *s, int32_t begin, int32_t end)
+enum err layer_settle_batch(struct crew *crew, struct engine_item *items, int32_t n_items, struct errmsg *em)
 {
-	for (int32_t i = 0; i < s->n; i++)
-		if (s->at[i].begin <= begin && end <= s->at[i].end)
+	const struct engine_token *at = crew->e->tokens;
+	enum err err = crew->err; // and em tells why
+	for (int32_t i = 0; i < n_items; at += items[i].n_tokens, i++) {
+		settle_item(crew, &items[i], at);
+		if (items[i].fault.err != OK && err == OK)
+			err = engine_fault_describe(crew->e, &items[i].fault, em);
+	}
+	return err;
+}
+
+bool engine_runs(const struct engine *e, int32_t layer_begin, int32_t layer_end)
+{
+	for (int32_t i = 0; i < e->c.layers.n; i++)
+		if (e->c.layers.at[i].begin <= layer_begin && layer_end <= e->c.layers.at[i].end)
 			return true;
 	return false;
 }
@@ -310,24 +381,14 @@ enum err engine_forward_layers(struct engine *e, int32_t layer_begin, int32_t la
 	struct errmsg *em)
 {
 	ASSERT(layer_begin < layer_end);
-	ASSERT(is_one_span(&e->c.layers, layer_begin, layer_end));
+	ASSERT(e->member == NULL);
+	ASSERT(engine_runs(e, layer_begin, layer_end));
 	struct crew crew = {.e = e, .layer_begin = layer_begin, .layer_end = layer_end, .em = em};
-	enum err err = take_batch(&crew, items, n_items, em);
+	enum err err = layer_take_batch(&crew, items, n_items, em);
 	if (err != OK || crew.n_tokens == 0)
 		return err;
-	crew_set_input(&e->normed, crew.n_tokens);
-	crew_set_input(&e->attended, crew.n_tokens);
-	if (e->hp.n_experts == 0)
-		crew_set_input(&e->gated, crew.n_tokens);
 	pool_run(e->c.pool, run_layers, &crew);
-	err = crew.err; // and em tells why
-	const struct engine_token *at = e->tokens;
-	for (int32_t i = 0; i < n_items; at += items[i].n_tokens, i++) {
-		settle_item(&crew, &items[i], at);
-		if (items[i].fault.err != OK && err == OK)
-			err = engine_fault_describe(e, &items[i].fault, em);
-	}
-	return err;
+	return layer_settle_batch(&crew, items, n_items, em);
 }
 
 enum err engine_forward(struct engine *e, struct engine_item *items, int32_t n_items, struct errmsg *em)

@@ -67,7 +67,7 @@ struct logits_run {
 static void product_output(struct hand *h, const void *ctx, int32_t unit)
 {
 	const struct logits_run *r = ctx;
-	crew_products(h, unit, &(struct product){&h->crew->e->output, &h->crew->e->normed, r->logits}, 1);
+	crew_products(h, unit, &(struct product){&h->crew->e->output, &h->crew->e->normed, r->logits, (size_t)h->crew->e->output.rows}, 1);
 }
 
 static void run_logits(void *ctx, int32_t thread_idx, int32_t n_threads)

@@ -22,7 +22,7 @@ struct member_exchange {
 // time: a new one forgets an unfinished one, whose positions count as not computed.
 MUST_USE enum err member_begin(struct engine *e, int32_t layer_begin, int32_t layer_end, struct engine_item *items, int32_t n_items, struct errmsg *em);
 // member_compute computes up to the next exchange (*waits, *at), or to the end, and then returns what engine_forward_layers would.
-// An error while it has not ended ends the forward for this member.
+// Another error than those of a value (ERR_NON_FINITE) ends the forward before its time, for this member.
 MUST_USE enum err member_compute(struct engine *e, bool *waits, struct member_exchange *at, struct errmsg *em);
 // member_bytes returns what a member contributes to the exchange that is waited for; 0: nothing, and no message is due.
 size_t member_bytes(const struct engine *e, int32_t member);

@@ -179,6 +179,59 @@ void acts_quantise(const struct kernels *k, struct acts *a, int32_t begin, int32
 		k->quantise(a, t);
 }
 
+int32_t acts_block_len(enum act_kind kind)
+{
+	return kind == ACT_F32 ? 1 : block_len_of(kind);
+}
+
+// blocks_of gives some blocks of one token as activations of their own.
+static struct acts blocks_of(const struct acts *a, int32_t token, int32_t block_begin, int32_t block_end)
+{
+	int32_t len = block_len_of(a->kind);
+	ASSERT(a->kind != ACT_F32);
+	ASSERT(token >= 0);
+	ASSERT(token < a->n);
+	ASSERT(block_begin >= 0);
+	ASSERT(block_begin <= block_end);
+	ASSERT(block_end <= a->cols / len);
+	struct acts p = acts_part(a, token, token + 1);
+	size_t skip = (size_t)block_begin * (size_t)len;
+	p.cols = (block_end - block_begin) * len;
+	p.x += skip;
+	p.q += skip;
+	p.d += block_begin;
+	if (a->kind == ACT_A32) {
+		p.qsum += block_begin;
+	} else {
+		p.sum16 += skip / 16;
+		p.sum32 += skip / 32;
+	}
+	return p;
+}
+
+void acts_quantise_blocks(const struct kernels *k, const struct acts *a, int32_t token, int32_t block_begin, int32_t block_end)
+{
+	struct acts p = blocks_of(a, token, block_begin, block_end);
+	if (block_begin < block_end)
+		k->quantise(&p, 0);
+}
+
+void acts_sum_blocks(const struct acts *a, int32_t token, int32_t block_begin, int32_t block_end)
+{
+	struct acts p = blocks_of(a, token, block_begin, block_end);
+	for (int32_t i = 0; i < p.cols; i += 16) {
+		int32_t sum = 0;
+		for (int32_t j = i; j < i + 16; j++)
+			sum += p.q[j];
+		if (a->kind == ACT_A32) {
+			p.qsum[i / 32] = i % 32 == 0 ? sum : p.qsum[i / 32] + sum;
+		} else {
+			p.sum16[i / 16] = (int16_t)sum;
+			p.sum32[i / 32] = (int16_t)(i % 32 == 0 ? sum : p.sum32[i / 32] + sum);
+		}
+	}
+}
+
 struct acts acts_part(const struct acts *a, int32_t begin, int32_t end)
 {
 	ASSERT(begin >= 0);

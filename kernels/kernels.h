@@ -68,6 +68,13 @@ void acts_set(struct acts *a, const float *x, int32_t n);
 // called acts_set. A block that is not finite gets d = NaN.
 void acts_quantise(const struct kernels *k, struct acts *a, int32_t begin, int32_t end);
 
+// acts_quantise_blocks quantises blocks [block_begin, block_end) of one token. acts_sum_blocks makes the derived sums of blocks whose q and d were
+// put there otherwise; q is -127 to 127.
+void acts_quantise_blocks(const struct kernels *k, const struct acts *a, int32_t token, int32_t block_begin, int32_t block_end);
+void acts_sum_blocks(const struct acts *a, int32_t token, int32_t block_begin, int32_t block_end);
+// acts_block_len returns the values of a block; 1 for ACT_F32, which has none.
+int32_t acts_block_len(enum act_kind kind);
+
 // acts_part gives tokens [begin, end) of quantised or float activations as activations of their own, which borrow a's storage.
 struct acts acts_part(const struct acts *a, int32_t begin, int32_t end);
 

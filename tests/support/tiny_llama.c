@@ -223,7 +223,7 @@ static void put_blocks(struct walk *w, const struct tiny_tensor *x)
 		size_t len = 2;
 		uint16_t d = (uint16_t)(exponent << 10 | (int)(next(&w->rng) & 0x3ff));
 		store_u16(block, d);
-		if (x->type == DTYPE_Q4_1) {
+		if (x->type == DTYPE_Q4_1 || x->type == DTYPE_Q5_1) {
 			store_u16(block + 2, (uint16_t)(0x8000 | (d + (3 << 10))));
 			len = 4;
 		}
@@ -231,6 +231,25 @@ static void put_blocks(struct walk *w, const struct tiny_tensor *x)
 			uint64_t v = next(&w->rng);
 			store_u64(block + len, v);
 		}
+		gguf_build_bytes(w->b, block, info->block_bytes);
+	}
+}
+
+// A super-block: random bytes around scales that keep weights small, and with a minimum their mean near 0.
+static void put_supers(struct walk *w, const struct tiny_tensor *x)
+{
+	const struct dtype_info *info = dtype_find((uint32_t)x->type);
+	bool has_min = x->type == DTYPE_Q4_K || x->type == DTYPE_Q5_K;
+	int exponent = x->type == DTYPE_Q3_K ? 6 : x->type == DTYPE_Q4_K ? 3 : x->type == DTYPE_Q5_K ? 2 : 1;
+	size_t d_at = has_min ? 0 : info->block_bytes - 2;
+	for (int32_t i = 0; i < x->cols / (int32_t)info->block_len * x->rows; i++) {
+		uint8_t block[256];
+		for (size_t at = 0; at < info->block_bytes; at += 8)
+			store_u64(block + at, next(&w->rng));
+		uint16_t d = (uint16_t)(exponent << 10 | (int)(next(&w->rng) & 0x3ff));
+		store_u16(block + d_at, d);
+		if (has_min)
+			store_u16(block + 2, (uint16_t)(d + ((x->type == DTYPE_Q4_K ? 3 : 4) << 10)));
 		gguf_build_bytes(w->b, block, info->block_bytes);
 	}
 }
@@ -244,7 +263,12 @@ static void fill(struct walk *w, const struct tiny_tensor *x)
 	case DTYPE_BF16: put_floats(w, x); break;
 	case DTYPE_Q4_0:
 	case DTYPE_Q4_1:
+	case DTYPE_Q5_1:
 	case DTYPE_Q8_0: put_blocks(w, x); break;
+	case DTYPE_Q3_K:
+	case DTYPE_Q4_K:
+	case DTYPE_Q5_K:
+	case DTYPE_Q6_K: put_supers(w, x); break;
 	default: ASSERT(!"a type the tiny model cannot fill");
 	}
 	gguf_build_bytes(w->b, zeros, (size_t)(-w->b->len % w->b->alignment));

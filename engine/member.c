@@ -1,0 +1,421 @@
+#include "engine/member.h"
+
+#include "base/assert.h"
+#include "engine/expert_ffn.h"
+#include "engine/layer_parts.h"
+#include "engine/member_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// What is computed next; but for the first and the last, what an exchange has just completed comes first.
+enum member_step { STEP_ATTEND, STEP_O, STEP_FFN, STEP_DOWN, STEP_END };
+
+struct member_run {
+	struct crew crew;
+	struct engine_item *items;
+	int32_t n_items;
+	int32_t layer;
+	enum member_step step;
+	bool is_running;
+	struct member_exchange at; // what is waited for
+};
+
+struct member_run *member_run_open(struct engine *e)
+{
+	struct member_run *r = calloc(1, sizeof *r);
+	if (r != NULL)
+		r->crew.e = e;
+	return r;
+}
+
+void member_run_close(struct member_run *r)
+{
+	free(r);
+}
+
+// ---- inputs of o and of down, which members have columns of
+
+// One of them, in one layer.
+struct gathered {
+	struct engine_input *in;
+	enum act_kind kind;
+	int32_t block; // values that share a scale; 1: none do
+	bool is_attended;
+};
+
+static struct gathered gathered_of(struct engine *e, int32_t layer, enum split_exchange x)
+{
+	const struct engine_layer *l = layer_of(e, layer);
+	bool is_attended = x == EXCHANGE_ATTENDED;
+	enum act_kind kind = kernels_act_kind(is_attended ? l->o.type : l->down.type);
+	return (struct gathered){is_attended ? &e->attended : &e->gated, kind, acts_block_len(kind), is_attended};
+}
+
+static struct split_columns columns_of(const struct engine *e, const struct gathered *g, int32_t member)
+{
+	const struct split_part *p = &e->split.parts[member];
+	int32_t dim = e->hp.head_dim;
+	return split_columns_of(g->is_attended ? (struct split_range){p->heads.begin * dim, p->heads.end * dim} : p->ffn, g->block);
+}
+
+// quantise_own makes what this member contributes, for this hand's tokens.
+static void quantise_own(struct hand *h, const struct gathered *g)
+{
+	struct engine *e = h->crew->e;
+	struct split_columns c = columns_of(e, g, e->c.member);
+	int32_t begin, end;
+	crew_tokens(h, &begin, &end);
+	for (int32_t t = begin; g->kind != ACT_F32 && t < end; t++)
+		acts_quantise_blocks(e->c.kernels, &g->in->acts[g->kind], t, c.blocks.begin, c.blocks.end);
+}
+
+// complete makes of all contributions what the product takes, for this hand's tokens: sums of blocks that came, and blocks that several share.
+static void complete(struct hand *h, const struct gathered *g)
+{
+	struct engine *e = h->crew->e;
+	const struct acts *a = &g->in->acts[g->kind];
+	int32_t begin, end;
+	crew_tokens(h, &begin, &end);
+	for (int32_t t = begin; g->kind != ACT_F32 && t < end; t++) {
+		int32_t at = 0;
+		for (int32_t m = 0; m < e->split.n_members; m++) {
+			struct split_columns c = columns_of(e, g, m);
+			if (split_len(c.blocks) == 0)
+				continue;
+			if (m != e->c.member)
+				acts_sum_blocks(a, t, c.blocks.begin, c.blocks.end);
+			acts_quantise_blocks(e->c.kernels, a, t, at, c.blocks.begin);
+			at = c.blocks.end;
+		}
+		acts_quantise_blocks(e->c.kernels, a, t, at, g->in->cols / g->block);
+	}
+}
+
+// ---- computing
+
+static bool attend(struct hand *h, int32_t layer)
+{
+	struct gathered g = gathered_of(h->crew->e, layer, EXCHANGE_ATTENDED);
+	if (!layer_attend(h, layer))
+		return false;
+	quantise_own(h, &g);
+	return true;
+}
+
+static bool ffn(struct hand *h, int32_t layer)
+{
+	struct engine *e = h->crew->e;
+	layer_add(h);
+	layer_norm_ffn(h, layer);
+	if (e->hp.n_experts > 0)
+		return expert_ffn_block(h, layer);
+	struct gathered g = gathered_of(e, layer, EXCHANGE_GATED);
+	if (!layer_gate_up(h, layer))
+		return false;
+	quantise_own(h, &g);
+	return true;
+}
+
+static void end_layer(struct hand *h, int32_t layer)
+{
+	if (h->crew->e->hp.n_experts > 0)
+		expert_ffn_add(h);
+	layer_add(h);
+	layer_end(h, layer);
+}
+
+static void run_step(void *ctx, int32_t thread_idx, int32_t n_threads)
+{
+	struct member_run *r = ctx;
+	struct hand h = {.crew = &r->crew, .idx = thread_idx, .n_hands = n_threads};
+	struct engine *e = r->crew.e;
+	struct gathered g;
+	switch (r->step) {
+	case STEP_ATTEND:
+		if (r->layer == r->crew.layer_begin)
+			layer_rope(&h);
+		else
+			end_layer(&h, r->layer - 1);
+		attend(&h, r->layer);
+		break;
+	case STEP_O:
+		g = gathered_of(e, r->layer, EXCHANGE_ATTENDED);
+		complete(&h, &g);
+		layer_o(&h, r->layer);
+		break;
+	case STEP_FFN:
+		ffn(&h, r->layer);
+		break;
+	case STEP_DOWN:
+		g = gathered_of(e, r->layer, EXCHANGE_GATED);
+		complete(&h, &g);
+		layer_down(&h, r->layer);
+		break;
+	case STEP_END:
+		end_layer(&h, r->layer - 1);
+		break;
+	}
+}
+
+// advance names what the step that was computed waits for, and what comes then.
+static void advance(struct member_run *r)
+{
+	bool has_experts = r->crew.e->hp.n_experts > 0;
+	r->at.layer = r->layer;
+	switch (r->step) {
+	case STEP_ATTEND:
+		r->at.kind = EXCHANGE_ATTENDED;
+		r->step = STEP_O;
+		return;
+	case STEP_O:
+		r->at.kind = EXCHANGE_O;
+		r->step = STEP_FFN;
+		return;
+	case STEP_FFN:
+		r->at.kind = has_experts ? EXCHANGE_EXPERTS : EXCHANGE_GATED;
+		r->step = STEP_DOWN;
+		if (!has_experts)
+			return;
+		break;
+	case STEP_DOWN:
+		r->at.kind = EXCHANGE_DOWN;
+		break;
+	case STEP_END:
+		r->is_running = false;
+		return;
+	}
+	r->layer++;
+	r->step = r->layer == r->crew.layer_end ? STEP_END : STEP_ATTEND;
+}
+
+enum err member_begin(struct engine *e, int32_t layer_begin, int32_t layer_end, struct engine_item *items, int32_t n_items, struct errmsg *em)
+{
+	struct member_run *r = e->member;
+	ASSERT(r != NULL);
+	ASSERT(layer_begin < layer_end);
+	ASSERT(engine_runs(e, layer_begin, layer_end));
+	*r = (struct member_run){.crew = {.e = e, .layer_begin = layer_begin, .layer_end = layer_end}, .items = items, .n_items = n_items, .layer = layer_begin};
+	enum err err = layer_take_batch(&r->crew, items, n_items, em);
+	if (err != OK)
+		return err;
+	for (int32_t i = 0; i < n_items; i++) {
+		items[i].fault = (struct engine_fault){0};
+		for (int32_t layer = layer_begin; layer < layer_end; layer++)
+			*engine_computed(e, layer, items[i].slot) = items[i].pos_begin;
+	}
+	r->is_running = r->crew.n_tokens > 0;
+	return OK;
+}
+
+enum err member_compute(struct engine *e, bool *waits, struct member_exchange *at, struct errmsg *em)
+{
+	struct member_run *r = e->member;
+	*waits = false;
+	if (!r->is_running)
+		return OK;
+	r->crew.em = em;
+	atomic_store_explicit(&r->crew.next[0], 0, memory_order_relaxed);
+	pool_run(e->c.pool, run_step, r);
+	if (r->crew.err == OK)
+		advance(r);
+	else
+		r->is_running = false;
+	*waits = r->is_running;
+	*at = r->at;
+	return r->is_running ? OK : layer_settle_batch(&r->crew, r->items, r->n_items, em);
+}
+
+// ---- contributions
+
+static bool is_own(const struct engine *e, int32_t member, int32_t choice)
+{
+	struct split_range r = e->split.parts[member].experts;
+	return e->choices[choice].expert >= r.begin && e->choices[choice].expert < r.end;
+}
+
+static int32_t n_choices(const struct engine *e)
+{
+	return e->member->crew.n_tokens * e->hp.n_experts_used;
+}
+
+size_t member_bytes(const struct engine *e, int32_t member)
+{
+	const struct member_run *r = e->member;
+	ASSERT(r->is_running);
+	enum split_exchange x = r->at.kind;
+	const struct engine_layer *l = layer_of(e, r->at.layer);
+	size_t n = (size_t)r->crew.n_tokens;
+	int32_t block = 1;
+	if (x == EXCHANGE_EXPERTS) {
+		n = 0;
+		for (int32_t i = 0; i < n_choices(e); i++)
+			n += is_own(e, member, i);
+	} else {
+		block = acts_block_len(kernels_act_kind(x == EXCHANGE_ATTENDED || x == EXCHANGE_O ? l->o.type : l->down.type));
+	}
+	return n * split_bytes(&e->shape, &e->split.parts[member], x, block);
+}
+
+size_t member_bytes_max(const struct engine *e, int32_t n_tokens)
+{
+	size_t max = 0;
+	for (int32_t i = 0; i < layer_spans_count(&e->c.layers); i++) {
+		const struct engine_layer *l = &e->layers[i];
+		bool has_experts = e->hp.n_experts > 0;
+		int32_t o = acts_block_len(kernels_act_kind(l->o.type)), down = has_experts ? 1 : acts_block_len(kernels_act_kind(l->down.type));
+		for (int32_t m = 0; m < e->split.n_members; m++) {
+			const struct split_part *p = &e->split.parts[m];
+			int32_t n_own = split_len(p->experts) < e->hp.n_experts_used ? split_len(p->experts) : e->hp.n_experts_used;
+			const size_t sizes[] = {
+				split_bytes(&e->shape, p, EXCHANGE_ATTENDED, o),
+				split_bytes(&e->shape, p, EXCHANGE_O, o),
+				has_experts ? (size_t)n_own * split_bytes(&e->shape, p, EXCHANGE_EXPERTS, 1) : split_bytes(&e->shape, p, EXCHANGE_GATED, down),
+				has_experts ? 0 : split_bytes(&e->shape, p, EXCHANGE_DOWN, down),
+			};
+			for (size_t k = 0; k < ARRAY_LEN(sizes); k++)
+				max = sizes[k] > max ? sizes[k] : max;
+		}
+	}
+	return max * (size_t)n_tokens;
+}
+
+static uint8_t *put(uint8_t *to, const void *from, size_t n, size_t size)
+{
+	memcpy(to, from, n * size);
+	return to + n * size;
+}
+
+static const uint8_t *take(const uint8_t *from, void *to, size_t n, size_t size)
+{
+	memcpy(to, from, n * size);
+	return from + n * size;
+}
+
+// A token's blocks of quantised values.
+static int8_t *values_at(const struct acts *a, int32_t t, const struct gathered *g, struct split_range blocks)
+{
+	return a->q + (size_t)t * (size_t)a->cols + (size_t)blocks.begin * (size_t)g->block;
+}
+
+static float *scales_at(const struct acts *a, int32_t t, const struct gathered *g, struct split_range blocks)
+{
+	return a->d + (size_t)t * (size_t)(a->cols / g->block) + blocks.begin;
+}
+
+static void export_columns(const struct engine *e, const struct gathered *g, uint8_t *out)
+{
+	struct split_columns c = columns_of(e, g, e->c.member);
+	const struct acts *a = &g->in->acts[g->kind];
+	size_t n = (size_t)split_len(c.blocks);
+	for (int32_t t = 0; t < e->member->crew.n_tokens; t++) {
+		const float *x = g->in->x + (size_t)t * (size_t)g->in->cols;
+		out = put(out, x + c.front.begin, (size_t)split_len(c.front), sizeof *x);
+		if (n > 0) {
+			out = put(out, values_at(a, t, g, c.blocks), n * (size_t)g->block, 1);
+			out = put(out, scales_at(a, t, g, c.blocks), n, sizeof *a->d);
+		}
+		out = put(out, x + c.back.begin, (size_t)split_len(c.back), sizeof *x);
+	}
+}
+
+// has_value_128 looks for the one value that quantising never gives, and that products would not agree about.
+static bool has_value_128(const int8_t *q, size_t n)
+{
+	bool found = false;
+	for (size_t i = 0; i < n; i++)
+		found |= q[i] == -128;
+	return found;
+}
+
+static enum err import_columns(const struct engine *e, const struct gathered *g, int32_t member, const uint8_t *in, struct errmsg *em)
+{
+	struct split_columns c = columns_of(e, g, member);
+	const struct acts *a = &g->in->acts[g->kind];
+	size_t n = (size_t)split_len(c.blocks);
+	for (int32_t t = 0; t < e->member->crew.n_tokens; t++) {
+		float *x = g->in->x + (size_t)t * (size_t)g->in->cols;
+		in = take(in, x + c.front.begin, (size_t)split_len(c.front), sizeof *x);
+		if (n > 0) {
+			in = take(in, values_at(a, t, g, c.blocks), n * (size_t)g->block, 1);
+			in = take(in, scales_at(a, t, g, c.blocks), n, sizeof *a->d);
+			if (has_value_128(values_at(a, t, g, c.blocks), n * (size_t)g->block))
+				return errmsg_fail(em, ERR_FORMAT, "layer %d: member %d sent a value that is none", (int)e->member->at.layer, (int)member);
+		}
+		in = take(in, x + c.back.begin, (size_t)split_len(c.back), sizeof *x);
+	}
+	return OK;
+}
+
+static float *rows_at(const struct engine *e, int32_t t, int32_t member, struct split_range *rows)
+{
+	const struct split_part *p = &e->split.parts[member];
+	*rows = e->member->at.kind == EXCHANGE_O ? p->o_rows : p->down_rows;
+	return e->delta + (size_t)t * (size_t)e->hp.hidden_dim + rows->begin;
+}
+
+static void export_rows(const struct engine *e, uint8_t *out)
+{
+	struct split_range rows;
+	for (int32_t t = 0; t < e->member->crew.n_tokens; t++) {
+		const float *at = rows_at(e, t, e->c.member, &rows);
+		out = put(out, at, (size_t)split_len(rows), sizeof *at);
+	}
+}
+
+static void import_rows(const struct engine *e, int32_t member, const uint8_t *in)
+{
+	struct split_range rows;
+	for (int32_t t = 0; t < e->member->crew.n_tokens; t++) {
+		float *at = rows_at(e, t, member, &rows);
+		in = take(in, at, (size_t)split_len(rows), sizeof *at);
+	}
+}
+
+static void export_experts(const struct engine *e, uint8_t *out)
+{
+	size_t n = (size_t)e->hp.hidden_dim;
+	for (int32_t i = 0; i < n_choices(e); i++)
+		if (is_own(e, e->c.member, i))
+			out = put(out, e->chosen_out + (size_t)i * n, n, sizeof *e->chosen_out);
+}
+
+static void import_experts(const struct engine *e, int32_t member, const uint8_t *in)
+{
+	size_t n = (size_t)e->hp.hidden_dim;
+	for (int32_t i = 0; i < n_choices(e); i++)
+		if (is_own(e, member, i))
+			in = take(in, e->chosen_out + (size_t)i * n, n, sizeof *e->chosen_out);
+}
+
+void member_export(struct engine *e, uint8_t *out)
+{
+	const struct member_run *r = e->member;
+	ASSERT(r->is_running);
+	if (r->at.kind == EXCHANGE_ATTENDED || r->at.kind == EXCHANGE_GATED) {
+		struct gathered g = gathered_of(e, r->at.layer, r->at.kind);
+		export_columns(e, &g, out);
+	} else if (r->at.kind == EXCHANGE_EXPERTS) {
+		export_experts(e, out);
+	} else {
+		export_rows(e, out);
+	}
+}
+
+enum err member_import(struct engine *e, int32_t member, const uint8_t *bytes, size_t len, struct errmsg *em)
+{
+	const struct member_run *r = e->member;
+	ASSERT(r->is_running);
+	ASSERT(member != e->c.member);
+	if (len != member_bytes(e, member))
+		return errmsg_fail(em, ERR_FORMAT, "layer %d: member %d sent %zu bytes (want %zu)", (int)r->at.layer, (int)member, len, member_bytes(e, member));
+	if (r->at.kind == EXCHANGE_ATTENDED || r->at.kind == EXCHANGE_GATED) {
+		struct gathered g = gathered_of(e, r->at.layer, r->at.kind);
+		return import_columns(e, &g, member, bytes, em);
+	}
+	if (r->at.kind == EXCHANGE_EXPERTS)
+		import_experts(e, member, bytes);
+	else
+		import_rows(e, member, bytes);
+	return OK;
+}
