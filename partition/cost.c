@@ -43,20 +43,42 @@ bool cost_round_next(struct cost_round *r, struct cost_item *out)
 	return true;
 }
 
+// layer_bytes and kv_bytes are those of a layer, or of a member's part of it.
+static double layer_bytes(const struct cost_case *c, int32_t layer)
+{
+	double bytes = (double)model_shape_layer_bytes(c->shape, layer);
+	return c->part ? bytes * c->part->bytes : bytes;
+}
+
+static double layer_bytes_most(const struct cost_case *c)
+{
+	return c->part ? (double)c->shape->layer_bytes * c->part->bytes : (double)c->shape->layer_bytes;
+}
+
+static double kv_bytes(const struct cost_case *c)
+{
+	return c->part ? (double)c->shape->kv_bytes * c->part->kv : (double)c->shape->kv_bytes;
+}
+
+static double layer_flops(const struct cost_case *c, int32_t layer, const struct cost_batch *b)
+{
+	double layer_s = b->n_tokens * model_shape_layer_flops(c->shape, layer), attn_s = (double)b->attn_pairs * c->shape->attn_flops;
+	return c->part ? layer_s * c->part->flops + attn_s * c->part->attn : layer_s + attn_s;
+}
+
 // work_s is the time of a part of a layer: weights are read once for the whole batch, KV once per sequence. One token is bound by
 // reading; a batch by arithmetic when that takes longer.
 static double work_s(
 	const struct cost_case *c, int32_t layer, int32_t parts, const struct cost_batch *b, double rate, double flops)
 {
-	double bytes = (double)model_shape_layer_bytes(c->shape, layer) / parts;
-	double kv = (double)c->shape->kv_bytes * (double)b->kv_read / parts;
+	double bytes = layer_bytes(c, layer) / parts;
+	double kv = kv_bytes(c) * (double)b->kv_read / parts;
 	double read_s = (bytes + kv) / rate;
 	if (b->n_tokens <= 1)
 		return read_s;
 	if (flops <= 0)
 		return read_s > b->n_tokens * (bytes / rate) ? read_s : b->n_tokens * (bytes / rate);
-	double work = b->n_tokens * model_shape_layer_flops(c->shape, layer) + (double)b->attn_pairs * c->shape->attn_flops;
-	double compute_s = work / parts / flops;
+	double compute_s = layer_flops(c, layer, b) / parts / flops;
 	return read_s > compute_s ? read_s : compute_s;
 }
 
@@ -72,7 +94,7 @@ double cost_unit_s(const struct cost_case *c, const struct cluster_device *d, in
 
 double cost_read_s(const struct cost_case *c, const struct cluster_device *d, int32_t layer)
 {
-	return (double)model_shape_layer_bytes(c->shape, layer) / c->params.units_per_layer / d->disk_rate;
+	return layer_bytes(c, layer) / c->params.units_per_layer / d->disk_rate;
 }
 
 // Memory of one device, in bytes as doubles: KV of many slots may pass 2^64.
@@ -87,8 +109,8 @@ static enum err find_room(
 {
 	const struct cluster_device *d = &c->cluster->devices[s->device];
 	bool has_head = s->device == c->plan->head;
-	double head = has_head ? (double)c->shape->head_bytes : 0, layer = (double)c->shape->layer_bytes;
-	out->kv_layer = (double)c->shape->kv_bytes * (double)c->params.kv_alloc;
+	double head = has_head ? (double)c->shape->head_bytes : 0, layer = layer_bytes_most(c);
+	out->kv_layer = kv_bytes(c) * (double)c->params.kv_alloc;
 	out->accel = (double)d->accel_bytes - (c->plan->head_on_accel ? head : 0);
 	if (out->accel < 0)
 		return errmsg_fail(em, ERR_RANGE, "%s: the output head of %.3f GB does not fit the accelerator's %.3f GB",
@@ -135,10 +157,16 @@ static enum err choose_window(const struct cost_case *c, const struct cost_stage
 
 enum err cost_layout_of(const struct cost_case *c, int32_t stage, struct cost_layout *out, struct errmsg *em)
 {
-	const struct cost_stage *s = &c->plan->stages[stage];
+	struct cost_stage at = c->plan->stages[stage], *s = &at;
 	int32_t units = c->params.units_per_layer;
 	struct room room = {0};
-	*out = (struct cost_layout){.unit_bytes = (double)c->shape->layer_bytes / units};
+	if (c->part == NULL && cost_group_of(c->plan, stage))
+		return cost_group_layout(c, stage, out, em);
+	if (c->part) {
+		at.device = c->part->device;
+		at.n_streamed = c->part->n_streamed;
+	}
+	*out = (struct cost_layout){.unit_bytes = layer_bytes_most(c) / units};
 	enum err e = find_room(c, s, &room, &out->n_accel, em);
 	if (e != OK)
 		return e;
@@ -217,6 +245,10 @@ static bool holds_layers(const struct cost_plan *p, int32_t device)
 	for (int32_t i = 0; i < p->n_stages; i++)
 		if (p->stages[i].device == device)
 			return true;
+	for (int32_t i = 0; i < p->n_groups; i++)
+		for (int32_t m = 0; m < p->groups[i].n_members; m++)
+			if (p->groups[i].devices[m] == device)
+				return true;
 	return false;
 }
 
@@ -238,6 +270,8 @@ enum err cost_check(const struct cost_case *c, struct errmsg *em)
 		e = check_params(c, em);
 	if (e == OK)
 		e = check_stages(c, em);
+	if (e == OK)
+		e = cost_group_check(c, em);
 	if (e == OK)
 		e = check_hops(c, em);
 	if (e == OK)
@@ -289,44 +323,65 @@ static double take_on_demand(struct cost_runner *r, double t, double read_s, dou
 	return r->read_end_s;
 }
 
-double cost_runner_visit(struct cost_runner *r, int32_t round, double start_s, const struct cost_batch *b, struct cost_use *use)
+static bool is_cached(const struct cost_runner *r)
+{
+	return r->c->params.policy == COST_LRU_AHEAD && r->layout.n_streamed > 0;
+}
+
+void cost_runner_begin(struct cost_runner *r, double start_s)
+{
+	if (r->c->params.policy == COST_LRU && r->read_end_s < start_s)
+		r->read_end_s = start_s; // nothing is read ahead of the device's turn
+	r->asked.turn_s = start_s;
+}
+
+void cost_runner_end(struct cost_runner *r, int32_t round, double t)
+{
+	if (is_cached(r))
+		cost_cache_ask(r, (round + 1) % r->c->plan->n_rounds, t);
+}
+
+double cost_runner_layer(struct cost_runner *r, struct cost_round *at, const struct cost_item *item, double t, const struct cost_batch *b, struct cost_use *use)
 {
 	const struct cost_case *c = r->c;
 	const struct cluster_device *d = cost_device_of(c, r->stage);
-	struct cost_round at = cost_round_begin(c, r->stage, &r->layout, round);
+	if (item->on_accel) {
+		double layer_s = cost_accel_s(c, d, item->layer, b);
+		use->busy_s += layer_s;
+		return t + layer_s;
+	}
+	double unit_s = cost_unit_s(c, d, item->layer, b);
+	double read_s = r->layout.n_streamed > 0 ? cost_read_s(c, d, item->layer) : 0;
+	for (int32_t u = 0; u < c->params.units_per_layer; u++) {
+		use->busy_s += unit_s;
+		if (is_cached(r)) {
+			t = cost_cache_take(r, at->unit++, t, read_s, unit_s, use);
+			continue;
+		}
+		if (!cost_spread_next(&at->streamed)) {
+			t += unit_s;
+			continue;
+		}
+		use->read_bytes += read_s * d->disk_rate;
+		t = c->params.policy == COST_DEMAND ? take_on_demand(r, t, read_s, unit_s, use) :
+							take_streamed(r, t, read_s, unit_s, use);
+	}
+	return t;
+}
+
+double cost_runner_visit(struct cost_runner *r, int32_t round, double start_s, const struct cost_batch *b, struct cost_use *use)
+{
+	const struct cluster_device *d = cost_device_of(r->c, r->stage);
+	if (r->crew)
+		return cost_group_visit(r, round, start_s, b, use);
+	struct cost_round at = cost_round_begin(r->c, r->stage, &r->layout, round);
 	struct cost_item item;
 	double t = start_s + d->visit_s;
 	*use = (struct cost_use){.busy_s = d->visit_s};
-	bool is_cached = c->params.policy == COST_LRU_AHEAD && r->layout.n_streamed > 0;
-	if (c->params.policy == COST_LRU && r->read_end_s < start_s)
-		r->read_end_s = start_s; // nothing is read ahead of the device's turn
-	r->asked.turn_s = start_s;
-	while (cost_round_next(&at, &item)) {
-		if (item.on_accel) {
-			double layer_s = cost_accel_s(c, d, item.layer, b);
-			t += layer_s;
-			use->busy_s += layer_s;
-			continue;
-		}
-		double unit_s = cost_unit_s(c, d, item.layer, b);
-		double read_s = r->layout.n_streamed > 0 ? cost_read_s(c, d, item.layer) : 0;
-		for (int32_t u = 0; u < c->params.units_per_layer; u++) {
-			use->busy_s += unit_s;
-			if (is_cached) {
-				t = cost_cache_take(r, at.unit++, t, read_s, unit_s, use);
-				continue;
-			}
-			if (!cost_spread_next(&at.streamed)) {
-				t += unit_s;
-				continue;
-			}
-			use->read_bytes += read_s * d->disk_rate;
-			t = c->params.policy == COST_DEMAND ? take_on_demand(r, t, read_s, unit_s, use) :
-								take_streamed(r, t, read_s, unit_s, use);
-		}
-	}
-	if (is_cached)
-		cost_cache_ask(r, (round + 1) % c->plan->n_rounds, t);
+	cost_runner_begin(r, start_s);
+	while (cost_round_next(&at, &item))
+		t = cost_runner_layer(r, &at, &item, t, b, use);
+	cost_runner_end(r, round, t);
 	return t;
 }
 

@@ -5,6 +5,9 @@
 // has free slots. `struct cost_runner` is that device: the exact judge, and the simulator for each FORWARD, ask it how long a visit
 // takes. The closed form is for searching: cheap, and a lower bound within the tolerances of cost-model.md, section 9.
 //
+// A stage may be a tensor-parallel group (partition/group_cost.h): its members compute their parts of each layer at the same time, each with its
+// own memory, disk and window; a layer ends when the last of them has, and their exchanges after it.
+//
 // Times are seconds in doubles, added in the order in which things happen: a simulation by events gives the same bits.
 // Source: cost-model.md, sections 2 to 5.
 #ifndef HEARTH_PARTITION_COST_H
@@ -14,6 +17,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "partition/cluster.h"
+#include "partition/group_cost.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,6 +27,7 @@
 #define COST_UNITS_DEFAULT 8   // finer ones gain nothing
 #define COST_JUDGED_TOKENS 24  // over which the judge takes the mean, after 20 that fill windows
 #define COST_STREAM_LEAST (-1) // n_streamed: as few as fit
+#define COST_GROUPS_MAX 4      // of one plan
 
 // Who evicts what does not fit.
 enum cost_policy {
@@ -45,6 +50,8 @@ struct cost_plan {
 	int32_t n_rounds;   // k
 	int32_t n_stages;
 	struct cost_stage stages[STAGES_MAX]; // in ring order
+	int32_t n_groups;
+	struct cost_group groups[COST_GROUPS_MAX]; // each is the stage whose device is its lead; that stage's n_streamed is not read
 };
 
 struct cost_params {
@@ -60,6 +67,13 @@ struct cost_case {
 	const struct model_shape *shape;
 	const struct cost_plan *plan;
 	struct cost_params params;
+	const struct cost_part *part; // NULL: whole stages; else stages that are groups are this one member's
+};
+
+// One member's part of a group's stage.
+struct cost_part {
+	int32_t device, n_streamed;
+	double bytes, kv, flops, attn; // of each layer's weights, KV, arithmetic, and arithmetic of attention
 };
 
 // Where a stage's layers lie.
@@ -72,6 +86,7 @@ struct cost_layout {
 	int32_t n_times;                       // what a runner notes: of each slot, or of each unit in a page cache
 	double unit_bytes;                     // u, of the largest layer
 	uint64_t pinned_bytes, streamed_bytes; // on the CPU's side
+	// Of a group: n_accel, unit_bytes and window are 0, the others sums over its members, pinned_bytes with those on accelerators.
 };
 
 // cost_check refuses a case that cannot be: bad figures, layers that do not add up, a pair of neighbours without a link, a device that
@@ -95,6 +110,9 @@ struct cost_use {
 	double busy_s;     // computing, with the visit's fixed cost
 	double stall_s;    // waiting for the disk
 	double read_bytes; // of the units this visit used
+	// Of a group, whose busy and stall times are those of whoever was last, layer by layer.
+	double exchange_s;
+	double read_s; // the longest of its members' disks
 };
 
 typedef void cost_read_fn(void *ctx, int32_t stage, double begin_s, double end_s);
@@ -118,9 +136,39 @@ struct cost_runner {
 	struct cost_asked asked; // COST_LRU_AHEAD
 	cost_read_fn *on_read; // NULL, or told of each read when the unit is used; in order, maybe after later events elsewhere
 	void *on_read_ctx;
+	struct cost_crew *crew; // of a group; NULL
 };
 
-// cost_runner_init starts a stage at start_s with an empty window. `ends` has room for layout.n_times doubles (cost_layout_of).
+// A group's members in time.
+struct cost_crew {
+	const struct cost_group *group;
+	struct group_split split;
+	struct group_work work;
+	struct cost_part parts[GROUP_MEMBERS_MAX];
+	struct cost_case cases[GROUP_MEMBERS_MAX];
+	struct cost_runner runners[GROUP_MEMBERS_MAX];
+	int32_t n_tokens; // for which the two below hold
+	double layer_s;   // exchanges of one layer
+	double start_s;   // the lead's broadcast, which begins a visit
+};
+
+// cost_group_of returns the group that a stage is, or NULL.
+static inline const struct cost_group *cost_group_of(const struct cost_plan *p, int32_t stage)
+{
+	for (int32_t i = 0; i < p->n_groups; i++)
+		if (p->groups[i].devices[0] == p->stages[stage].device)
+			return &p->groups[i];
+	return NULL;
+}
+
+// cost_crew_init puts a group's members at its stage, without runners; their cases point into *out.
+void cost_crew_init(struct cost_crew *out, const struct cost_case *c, int32_t stage);
+// cost_crew_tokens computes layer_s and start_s for n tokens.
+void cost_crew_tokens(struct cost_crew *w, const struct cost_case *c, int32_t n_tokens);
+// cost_runner_open starts a stage of either kind with memory from the arena, as cost_judge_bytes counts it. ERR_NOMEM.
+MUST_USE enum err cost_runner_open(struct cost_runner *r, const struct cost_case *c, int32_t stage, double start_s, struct arena *a);
+
+// cost_runner_init starts a stage that is no group at start_s with an empty window. `ends` has room for layout.n_times doubles (cost_layout_of).
 void cost_runner_init(struct cost_runner *r, const struct cost_case *c, int32_t stage, double start_s, double *ends);
 // cost_runner_visit returns when a visit that begins at start_s ends. Visits of a runner come in order, and rounds cyclically.
 double cost_runner_visit(struct cost_runner *r, int32_t round, double start_s, const struct cost_batch *b, struct cost_use *use);
@@ -134,6 +182,7 @@ double cost_hop_s(const struct cost_case *c, int32_t from, int32_t to, int32_t n
 struct cost_device_share {
 	double busy_s, stall_s; // per token
 	double read_s;          // the disk's, per token
+	double exchange_s;      // of a group, per token
 };
 
 struct cost_verdict {

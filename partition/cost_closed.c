@@ -68,10 +68,67 @@ static double visit_z(const struct cost_case *c, const struct visit_sums *v, con
 	return larger(v->work_s, d->visit_s + other_s(v, d->visit_s) + 2 * p + (v->n - window) * rho);
 }
 
+// crew_extra_s is what a group's round takes beside its slowest member: exchanges, and members that wait for each other at them.
+static double crew_extra_s(struct cost_crew *w, const struct cost_case *c, int32_t stage, int32_t round)
+{
+	const struct cost_batch b = cost_decode(c->params.kv_read);
+	struct cost_round at[GROUP_MEMBERS_MAX];
+	double work_s[GROUP_MEMBERS_MAX];
+	cost_crew_tokens(w, c, 1);
+	double sum_s = w->start_s;
+	for (int32_t i = 0; i < w->group->n_members; i++)
+		at[i] = cost_round_begin(&w->cases[i], stage, &w->runners[i].layout, round);
+	while (at[0].n_left > 0) {
+		int32_t layer = at[0].layer;
+		for (int32_t i = 0; i < w->group->n_members; i++) {
+			const struct cluster_device *d = cost_device_of(&w->cases[i], stage);
+			struct cost_item item;
+			bool has_one = cost_round_next(&at[i], &item);
+			ASSERT(has_one);
+			work_s[i] = item.on_accel ? cost_accel_s(&w->cases[i], d, layer, &b) : cost_unit_s(&w->cases[i], d, layer, &b) * c->params.units_per_layer;
+		}
+		sum_s += w->layer_s + cost_crew_slack_s(w, layer, &b, work_s);
+	}
+	return sum_s;
+}
+
+typedef double visit_fn(const struct cost_case *c, const struct visit_sums *v, const struct cluster_device *d, int32_t window);
+
+// crew_z adds up the rounds of a group's visits: its slowest member's work and the exchanges, during which its members may read, or the longest of
+// their own visits. *disk_s: the longest reading of one of them.
+static double crew_z(const struct cost_case *c, int32_t stage, visit_fn *z_of, double *disk_s)
+{
+	struct cost_crew w;
+	double sum_s = 0, disks_s[GROUP_MEMBERS_MAX] = {0};
+	cost_crew_init(&w, c, stage);
+	for (int32_t i = 0; i < w.group->n_members; i++) {
+		enum err e = cost_layout_of(&w.cases[i], stage, &w.runners[i].layout, NULL);
+		ASSERT(e == OK);
+	}
+	for (int32_t r = 0; r < c->plan->n_rounds; r++) {
+		double work_s = 0, longest_s = 0;
+		for (int32_t i = 0; i < w.group->n_members; i++) {
+			struct visit_sums v = sum_visit(&w.cases[i], stage, &w.runners[i].layout, r);
+			work_s = larger(work_s, v.work_s);
+			longest_s = larger(longest_s, z_of(&w.cases[i], &v, cost_device_of(&w.cases[i], stage), w.runners[i].layout.window));
+			disks_s[i] += v.read_s;
+		}
+		sum_s += larger(work_s + crew_extra_s(&w, c, stage, r), longest_s);
+	}
+	*disk_s = 0;
+	for (int32_t i = 0; i < w.group->n_members; i++)
+		*disk_s = larger(*disk_s, disks_s[i]);
+	return sum_s;
+}
+
 // stage_z puts Z into *z and n rho into *disk_s.
 static void stage_z(const struct cost_case *c, int32_t stage, const struct cost_layout *l, double *z, double *disk_s)
 {
 	*z = *disk_s = 0;
+	if (cost_group_of(c->plan, stage)) {
+		*z = crew_z(c, stage, visit_z, disk_s);
+		return;
+	}
 	for (int32_t r = 0; r < c->plan->n_rounds; r++) {
 		struct visit_sums v = sum_visit(c, stage, l, r);
 		*z += visit_z(c, &v, cost_device_of(c, stage), l->window);
@@ -131,9 +188,13 @@ double cost_bound(const struct cost_case *c)
 	double sum_s = all_hops(c) + cost_head_s(c, 1), disk_s = 0;
 	for (int32_t i = 0; i < c->plan->n_stages; i++) {
 		struct cost_layout l;
+		double read_least_s = -1, group_disk_s;
+		if (cost_group_of(c->plan, i)) { // whose disks are left out
+			sum_s += crew_z(c, i, least_z, &group_disk_s);
+			continue;
+		}
 		enum err e = cost_layout_of(c, i, &l, NULL);
 		ASSERT(e == OK);
-		double read_least_s = -1;
 		for (int32_t r = 0; r < c->plan->n_rounds; r++) {
 			struct visit_sums v = sum_visit(c, i, &l, r);
 			sum_s += least_z(c, &v, cost_device_of(c, i), l.window);
@@ -162,6 +223,12 @@ static void lay_out_token(
 		for (int32_t i = 0; i < p->n_stages; i++) {
 			int32_t from = i > 0 ? p->stages[i - 1].device : r > 0 ? p->stages[p->n_stages - 1].device : p->head;
 			t += cost_hop_s(c, from, p->stages[i].device, 1);
+			if (cost_group_of(p, i)) {
+				double z, disk_s;
+				stage_z(c, i, NULL, &z, &disk_s);
+				t += z / p->n_rounds; // about: its own windows are not corrected
+				continue;
+			}
 			struct visit_sums v = sum_visit(c, i, &layouts[i], r);
 			double z = visit_z(c, &v, cost_device_of(c, i), layouts[i].window);
 			if (i == stage)
@@ -200,7 +267,7 @@ double cost_closed_corrected(const struct cost_case *c)
 	}
 	for (int32_t i = 0; i < c->plan->n_stages; i++) {
 		struct visit_span spans[COST_ROUNDS_MAX];
-		if (layouts[i].n_streamed == 0 || c->params.policy != COST_WINDOW)
+		if (layouts[i].n_streamed == 0 || c->params.policy != COST_WINDOW || cost_group_of(c->plan, i))
 			continue;
 		lay_out_token(c, i, layouts, spans);
 		for (int32_t a = 0; a < c->plan->n_rounds; a++)
@@ -262,7 +329,7 @@ enum err cost_choose_streams(const struct cost_case *c, struct cost_plan *plan, 
 {
 	ASSERT(c->plan == plan);
 	for (int32_t i = 0; i < plan->n_stages && i < STAGES_MAX; i++)
-		plan->stages[i].n_streamed = COST_STREAM_LEAST;
+		plan->stages[i].n_streamed = COST_STREAM_LEAST; // of groups nothing is chosen
 	enum err e = cost_check(c, em);
 	if (e != OK || c->params.policy == COST_LRU || c->params.policy == COST_LRU_AHEAD)
 		return e;
@@ -273,7 +340,7 @@ enum err cost_choose_streams(const struct cost_case *c, struct cost_plan *plan, 
 			struct cost_layout l;
 			e = cost_layout_of(c, i, &l, em);
 			ASSERT(e == OK);
-			if (l.n_streamed == 0)
+			if (l.n_streamed == 0 || cost_group_of(plan, i))
 				continue;
 			struct cost_closed closed;
 			cost_closed(c, &closed);

@@ -28,6 +28,7 @@ size_t cost_judge_bytes(const struct cost_case *c)
 		enum err e = cost_layout_of(c, i, &l, NULL);
 		ASSERT(e == OK);
 		sum += padded((size_t)l.n_times * sizeof(double));
+		sum += cost_group_of(c->plan, i) ? padded(sizeof(struct cost_crew)) : 0;
 	}
 	return sum;
 }
@@ -44,13 +45,9 @@ static enum err ring_init(struct ring *r, const struct cost_case *c, struct aren
 	if (r->runners == NULL || r->free_s == NULL || r->link_free_s == NULL)
 		return ERR_NOMEM;
 	for (int32_t i = 0; i < c->plan->n_stages; i++) {
-		struct cost_layout l;
-		enum err e = cost_layout_of(c, i, &l, NULL);
-		ASSERT(e == OK);
-		double *ends = l.n_times > 0 ? arena_alloc(a, (size_t)l.n_times, sizeof *ends) : NULL;
-		if (l.n_times > 0 && ends == NULL)
-			return ERR_NOMEM;
-		cost_runner_init(&r->runners[i], c, i, 0, ends);
+		enum err e = cost_runner_open(&r->runners[i], c, i, 0, a);
+		if (e != OK)
+			return e;
 	}
 	return OK;
 }
@@ -68,7 +65,8 @@ static void add_use(struct cost_device_share *s, const struct cost_use *use, con
 	s->busy_s += use->busy_s * weight;
 	s->stall_s += use->stall_s * weight;
 	if (use->read_bytes > 0)
-		s->read_s += use->read_bytes / d->disk_rate * weight;
+		s->read_s += (use->read_s > 0 ? use->read_s : use->read_bytes / d->disk_rate) * weight;
+	s->exchange_s += use->exchange_s * weight;
 }
 
 // walk_token takes one token, or one of each of n streams, round the ring and adds what it cost to `out`, times weight.
@@ -122,7 +120,7 @@ enum err cost_streams(const struct cost_case *c, int32_t n_streams, struct arena
 	enum err e = judge(c, 1, scratch, &v);
 	double busiest_s = v.head_s;
 	for (int32_t i = 0; e == OK && i < c->plan->n_stages; i++) {
-		double busy_s = v.stages[i].busy_s + (c->plan->stages[i].device == c->plan->head ? v.head_s : 0);
+		double busy_s = v.stages[i].busy_s + v.stages[i].exchange_s + (c->plan->stages[i].device == c->plan->head ? v.head_s : 0);
 		busiest_s = busy_s > busiest_s ? busy_s : busiest_s;
 		is_streaming = is_streaming || v.stages[i].read_s > 0;
 	}

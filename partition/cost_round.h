@@ -62,9 +62,20 @@ double cost_read_s(const struct cost_case *c, const struct cluster_device *d, in
 double cost_cache_take(struct cost_runner *r, int64_t unit, double t, double read_s, double unit_s, struct cost_use *use);
 void cost_cache_ask(struct cost_runner *r, int32_t round, double now_s);
 
+// cost_group_visit is cost_runner_visit of a group, cost_group_layout and cost_group_check what they say (cost_crew.c).
+double cost_group_visit(struct cost_runner *r, int32_t round, double start_s, const struct cost_batch *b, struct cost_use *use);
+enum err cost_group_layout(const struct cost_case *c, int32_t stage, struct cost_layout *out, struct errmsg *em);
+enum err cost_group_check(const struct cost_case *c, struct errmsg *em);
+// cost_crew_slack_s is what a layer takes longer than its slowest member, as members wait for each other at every exchange, not at its end alone.
+double cost_crew_slack_s(const struct cost_crew *w, int32_t layer, const struct cost_batch *b, const double *work_s);
+// cost_runner_begin and _end are around the layers of a visit, in which cost_runner_layer returns when one that begins at t ends.
+void cost_runner_begin(struct cost_runner *r, double start_s);
+double cost_runner_layer(struct cost_runner *r, struct cost_round *at, const struct cost_item *item, double t, const struct cost_batch *b, struct cost_use *use);
+void cost_runner_end(struct cost_runner *r, int32_t round, double t);
+
 static inline const struct cluster_device *cost_device_of(const struct cost_case *c, int32_t stage)
 {
-	return &c->cluster->devices[c->plan->stages[stage].device];
+	return &c->cluster->devices[c->part ? c->part->device : c->plan->stages[stage].device];
 }
 
 #endif

@@ -1,6 +1,4 @@
 #include "sim/plan_gantt.h"
-
-#include "base/assert.h"
 #include "sim/quantity.h"
 
 #include <string.h>
@@ -71,13 +69,9 @@ static double walk_token(struct gantt *g, double t)
 static enum err start_runners(struct gantt *g, struct arena *a)
 {
 	for (int32_t i = 0; i < g->c->plan->n_stages; i++) {
-		struct cost_layout l;
-		enum err e = cost_layout_of(g->c, i, &l, NULL);
-		ASSERT(e == OK);
-		double *ends = l.n_times > 0 ? arena_alloc(a, (size_t)l.n_times, sizeof *ends) : NULL;
-		if (l.n_times > 0 && ends == NULL)
-			return ERR_NOMEM;
-		cost_runner_init(&g->runners[i], g->c, i, 0, ends);
+		enum err e = cost_runner_open(&g->runners[i], g->c, i, 0, a);
+		if (e != OK)
+			return e;
 		g->runners[i].on_read = on_read;
 		g->runners[i].on_read_ctx = g;
 	}
