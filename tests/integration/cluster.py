@@ -172,7 +172,7 @@ class Cluster:
     # The coordinator
 
     def serve(self, *options, name="coordinator", http=False, port=0, listen=None, seconds=60, probe=False):
-        """Starts the coordinator on ports of the loopback address, and waits until it takes commands: it has hashed the model by then. http: True, or a port."""
+        """Starts the coordinator on ports of the loopback address, and waits until it takes commands. http: True, or a port."""
         self.coordinator = name
         if not {"--plan", "--split"} & set(options):
             options = ("--plan", "even", *options) # these machines are equal, and one alone would be the fastest
