@@ -1,22 +1,51 @@
 """What the scripts of bench/ share: alternating pairs, the interval of their median, the verdict on a threshold."""
+import json
 import math
+import pathlib
 import sys
+import time
 
 
-def alternate(n_pairs, a, b):
-    """[(a(), b())] n_pairs times, measured A B B A A B ..., so that a machine that slows down does so to both."""
-    pairs = []
-    for i in range(n_pairs):
-        if i % 2 == 0:
+class Kept:
+    """Pairs in a file, a line of JSON each, so that short runs of a script add up to one measurement.
+
+    A line belongs to what was measured and to its setup (a dict: model, options); others' lines in the same file are left alone. Nothing begins
+    after `seconds` from now.
+    """
+
+    def __init__(self, path, what, setup, seconds=math.inf):
+        self.path, self.key = pathlib.Path(path), {"what": what, "setup": setup}
+        self.end = time.monotonic() + seconds
+        lines = [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
+        self.pairs = [tuple(x["pair"]) for x in lines if {k: x[k] for k in self.key} == self.key]
+
+    def is_over(self):
+        return time.monotonic() >= self.end
+
+    def add(self, pair):
+        self.pairs.append(pair)
+        with open(self.path, "a") as f:
+            f.write(json.dumps({**self.key, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "pair": pair}) + "\n")
+
+
+def alternate(n_pairs, a, b, kept=None):
+    """[(a(), b())] n_pairs times, measured A B B A A B ..., so that a machine that slows down does so to both. Those kept count, and the
+    order goes on from them; with a time that is over there may be fewer."""
+    pairs = kept.pairs if kept else []
+    while len(pairs) < n_pairs and not (kept and kept.is_over()):
+        if len(pairs) % 2 == 0:
             x = a()
             y = b()
         else:
             y = b()
             x = a()
-        pairs.append((x, y))
+        if kept:
+            kept.add((x, y))
+        else:
+            pairs.append((x, y))
         if sys.stderr.isatty():
-            print("\rpair %d of %d" % (i + 1, n_pairs), end="" if i + 1 < n_pairs else "\r", file=sys.stderr, flush=True)
-    return pairs
+            print("\rpair %d of %d" % (len(pairs), n_pairs), end="" if len(pairs) < n_pairs else "\r", file=sys.stderr, flush=True)
+    return list(pairs)
 
 
 def median(values):
@@ -39,6 +68,9 @@ def interval(ratios):
 
 def report(name, ratios, at_least=None, at_most=None, detail=""):
     """Prints a ratio's median, interval and verdict. It holds when the interval reaches the threshold; returns whether it does."""
+    if not ratios:
+        print("%-8s no pair yet" % name, flush=True)
+        return True
     mid, low, high, covers = interval(ratios)
     line = "%-8s %sratio %.3f, %.0f %% interval %.3f to %.3f (%d pairs)" % (name, detail, mid, 100 * covers, low, high, len(ratios))
     holds = True

@@ -11,6 +11,8 @@ Four comparisons, each in alternating pairs (paired.py), on a model of tools/mak
 
 The reader's own rate is measured next to each run, because a shared disk changes by the minute. A page that stayed in the page cache would be read by
 the next run for nothing, and belongs to no cgroup: it is looked for.
+
+With --results FILE pairs of several runs add up: `--seconds-total 220` ends a run early, and `--seconds-total 0` only tells what there is.
 """
 import argparse
 import ctypes
@@ -32,7 +34,7 @@ HEARTH = ROOT / "build/bin/hearth"
 READER = ROOT / "build/bench/residency_reader"
 ORACLE = ROOT / "build/oracle/bin/llama_oracle"
 MIB = 1 << 20
-BESIDE_MIB = 24  # of a cgroup, beside the cap: page tables, sockets
+BESIDE_MIB = 8   # of a cgroup, beside the cap: page tables, sockets
 STAYED_MAX = .01 # of a file that was dropped
 LIMITS = {"disk": 0.95, "time": 1.05, "fits": 0.98, "llama": 2.0}
 
@@ -64,6 +66,13 @@ def forget(model):
         sys.exit("%.0f %% of %s stay in the page cache: does another process map it?" % (100 * stayed, model))
 
 
+def device_read(path):
+    """Bytes ever read from the block device of a file: what a run took from the disk, page faults included, when nobody else reads."""
+    dev = os.stat(path).st_dev
+    stat = pathlib.Path("/sys/dev/block/%d:%d/stat" % (os.major(dev), os.minor(dev)))
+    return int(stat.read_text().split()[2]) * 512 if stat.exists() else 0
+
+
 def hearth(model, n, *options, group=None, is_warm=False):
     if not is_warm:
         forget(model)
@@ -81,64 +90,76 @@ def token_s(out):
     return 1 / out["timings"]["decode_tps"]
 
 
+def kept(what, args, **setup):
+    """The pairs so far of a comparison, where there is a file for them."""
+    if args.results is None:
+        return None
+    return paired.Kept(args.results, what, {"model": args.model.name, "threads": args.threads, **setup}, args.seconds_total)
+
+
+def numbers(out):
+    """What is kept of a run of Hearth."""
+    return {"decode_tps": out["timings"]["decode_tps"], "memory": out["memory"]}
+
+
 def streaming(model, args, reader):
-    """Disk and time of one reader; returns the pairs and whether both limits hold."""
-    compute_s = paired.median(token_s(hearth(model, 32, "--threads", args.threads)) for _ in range(3))
-    weights = args.cap - 40  # MiB, about what the run has for weights: the rate does not depend on it
-    pairs = paired.alternate(args.pairs, lambda: hearth(model, args.tokens, "--threads", args.threads, "--mem", "%dM" % args.cap, "--reader", reader),
-                             lambda: alone(model, reader, weights, args.seconds))
-    disk, time = [], []
-    for out, rate in pairs:
-        read = out["memory"]["decode"]["read_bytes_per_token"]
-        disk.append(read / token_s(out) / rate)
-        time.append(token_s(out) / max(compute_s, read / rate))
+    """Disk and time of one reader; returns whether both limits hold."""
+    def beside():
+        rate = alone(model, reader, args.cap - 40, args.seconds)  # MiB, about what the run has for weights: the rate does not depend on it
+        return {"rate": rate, "compute_s": token_s(hearth(model, 12, "--threads", args.threads))}
+
+    capped = ["--threads", args.threads, "--mem", "%dM" % args.cap, "--reader", reader]
+    pairs = paired.alternate(args.pairs, lambda: numbers(hearth(model, args.tokens, *capped)), beside, kept(reader, args, cap=args.cap, tokens=args.tokens))
+    if not pairs:
+        return True
+    mb = [out["memory"]["decode"]["read_bytes_per_token"] / 1e6 for out, _ in pairs]
+    disk = [x * 1e6 * out["decode_tps"] / other["rate"] for x, (out, other) in zip(mb, pairs)]
+    time = [1 / out["decode_tps"] / max(other["compute_s"], x * 1e6 / other["rate"]) for x, (out, other) in zip(mb, pairs)]
     detail = "%s: %.0f of %.0f MB/s, %.1f MB a token, %.2f tok/s, computing alone %.2f tok/s, " % (
-        reader, paired.median(o["memory"]["decode"]["read_bytes_per_token"] / token_s(o) for o, _ in pairs) / 1e6, paired.median(r for _, r in pairs) / 1e6,
-        paired.median(o["memory"]["decode"]["read_bytes_per_token"] for o, _ in pairs) / 1e6, paired.median(o["timings"]["decode_tps"] for o, _ in pairs),
-        1 / compute_s)
+        reader, paired.median(x * out["decode_tps"] for x, (out, _) in zip(mb, pairs)), paired.median(other["rate"] for _, other in pairs) / 1e6,
+        paired.median(mb), paired.median(out["decode_tps"] for out, _ in pairs), 1 / paired.median(other["compute_s"] for _, other in pairs))
     ok = paired.report("disk", disk, at_least=LIMITS["disk"], detail=detail)
-    ok &= paired.report("time", time, at_most=LIMITS["time"], detail=reader + ": ")
-    return {"compute_s": compute_s, "pairs": [(o["timings"], o["memory"], r) for o, r in pairs]}, ok
+    return paired.report("time", time, at_most=LIMITS["time"], detail=reader + ": ") and ok
 
 
 def fits(model, args):
     size = model.stat().st_size // MIB
 
     def run(*options):
-        return hearth(model, args.tokens_fits, "--threads", args.threads, *options, is_warm=True)
+        return numbers(hearth(model, args.tokens_fits, "--threads", args.threads, *options, is_warm=True))
     run()
-    pairs = paired.alternate(args.pairs, lambda: run("--mem", "%dM" % (size * 2)), run)
+    pairs = paired.alternate(args.pairs, lambda: run("--mem", "%dM" % (size * 2)), run, kept("fits", args, tokens=args.tokens_fits))
     for capped, _ in pairs:
         if capped["memory"]["decode"]["read_bytes"] != 0:
             sys.exit("a cap of twice the model does not hold it")
-    ratios = [a["timings"]["decode_tps"] / b["timings"]["decode_tps"] for a, b in pairs]
-    return ratios, paired.report("fits", ratios, at_least=LIMITS["fits"])
+    return paired.report("fits", [a["decode_tps"] / b["decode_tps"] for a, b in pairs], at_least=LIMITS["fits"])
 
 
 def llama(model, args):
-    """In a cgroup of half the model; Hearth's cap is a little below."""
+    """In a cgroup of half the model; Hearth's cap is a little below. Both begin with the file on the disk alone."""
     limit = model.stat().st_size // 2
-    killed = []
 
     def ours():
         with memory_cgroup.MemoryCgroup(limit) as group:
-            options = ["--threads", args.threads, "--mem", "%dM" % (limit // MIB - BESIDE_MIB)]
-            out = hearth(model, args.tokens, *options, group=group)
-            killed.append(group.n_killed())
-            return out["timings"]["decode_tps"]
+            out = hearth(model, args.tokens, "--threads", args.threads, "--mem", "%dM" % (limit // MIB - BESIDE_MIB), group=group)
+            return {**numbers(out), "killed": group.n_killed(), "highest": group.highest()}
 
     def theirs():
         forget(model)
         with memory_cgroup.MemoryCgroup(limit) as group:
+            before = device_read(model)
             argv = [ORACLE, "best", "bench", model, "1", str(args.tokens), "1", str(args.threads)]
             p = subprocess.run(argv, stdout=subprocess.PIPE, check=True, preexec_fn=group.enter)
-            killed.append(group.n_killed())
-            return json.loads(p.stdout)["decode_tps"]
+            return {"decode_tps": json.loads(p.stdout)["decode_tps"], "read_bytes": device_read(model) - before, "killed": group.n_killed()}
 
-    pairs = paired.alternate(args.pairs, ours, theirs)
-    n_killed = sum(killed)
-    detail = "hearth %.2f tok/s, llama.cpp %.2f tok/s in %d MiB, %d killed, " % (*(paired.median(p[i] for p in pairs) for i in (0, 1)), limit // MIB, n_killed)
-    return pairs, paired.report("llama.cpp", [a / b for a, b in pairs], at_least=LIMITS["llama"], detail=detail) and n_killed == 0
+    pairs = paired.alternate(args.pairs, ours, theirs, kept("llama", args, limit=limit, beside=BESIDE_MIB, tokens=args.tokens))
+    if not pairs:
+        return True
+    n_killed = sum(x["killed"] for pair in pairs for x in pair)
+    detail = "hearth %.2f tok/s and %.0f MB a token, llama.cpp %.2f tok/s and %.0f MB for each of its tokens, in %d MiB, %d killed, " % (
+        paired.median(a["decode_tps"] for a, _ in pairs), paired.median(a["memory"]["decode"]["read_bytes_per_token"] for a, _ in pairs) / 1e6,
+        paired.median(b["decode_tps"] for _, b in pairs), paired.median(b["read_bytes"] for _, b in pairs) / 1e6 / (args.tokens + 2), limit // MIB, n_killed)
+    return paired.report("llama.cpp", [a["decode_tps"] / b["decode_tps"] for a, b in pairs], at_least=LIMITS["llama"], detail=detail) and n_killed == 0
 
 
 def main():
@@ -151,26 +172,20 @@ def main():
     parser.add_argument("--cap", type=int, default=made.STREAMED_CAP_MIB, help="MiB")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--model", type=pathlib.Path, help="another model than the made one")
+    parser.add_argument("--results", type=pathlib.Path, metavar="FILE", help="append each pair to this file, and count those of earlier runs")
+    parser.add_argument("--seconds-total", type=float, default=float("inf"), help="of one comparison: no pair begins later (with --results: go on in another run)")
     args = parser.parse_args()
     what = args.what or ["mmap", "direct", "fits", "llama"]
-    model = args.model or made.made("streamed", *made.STREAMED)
+    model = args.model = args.model or made.made("streamed", *made.STREAMED)
     build_reader()
     if "llama" in what and not ORACLE.exists():
         subprocess.run(["sh", ROOT / "tools/oracle/oracle_setup.sh"], check=True, stdout=subprocess.DEVNULL)
-    results, ok = {}, True
+    ok = True
     for name in what:
-        if name in ("mmap", "direct"):
-            results[name], holds = streaming(model, args, name)
-        elif name == "fits":
-            results[name], holds = fits(model, args)
-        else:
-            try:
-                results[name], holds = llama(model, args)
-            except memory_cgroup.MemoryCgroup.Unavailable as e:
-                print("llama.cpp SKIPPED: %s" % e)
-                holds = True
-        ok &= holds
-    (ROOT / "build/bench/residency.json").write_text(json.dumps(results, indent=1) + "\n")
+        try:
+            ok &= streaming(model, args, name) if name in ("mmap", "direct") else {"fits": fits, "llama": llama}[name](model, args)
+        except memory_cgroup.MemoryCgroup.Unavailable as e:
+            print("%s SKIPPED: %s" % (name, e))
     sys.exit(0 if ok else 1)
 
 

@@ -7,7 +7,8 @@
 //   llama_oracle CPU logits MODEL N default|f16|f32      for each record: prompt ids, N greedy ids, and the 8 largest logits at each of the N positions
 //   llama_oracle CPU every MODEL default|f16|f32      for each record: its ids, and all logits at each of its positions, fed one by one
 //   llama_oracle CPU bench MODEL PROMPT GEN PREFILL [THREADS]   tokens per second: GEN tokens after PROMPT, and a prompt of PREFILL. Without THREADS by one
-//                                                  thread; with it weights stay in the mapped file, for measurements in little memory
+//                                                  thread; with it weights stay in the mapped file and the context is short, for measurements in
+//                                                  little memory
 //   llama_oracle CPU dequantise MODEL OUT     the same weights in f32: with them nothing but f32 rounding is left
 //
 // A record is a little-endian u32 with the flag "parse special texts" in bit 31 and the length in the others, then the bytes.
@@ -26,6 +27,7 @@
 #define N_TOP 8
 #define TEXT_MAX (1 << 24)
 #define CTX 2048
+#define CTX_SHORT 256
 
 static void quiet(enum ggml_log_level level, const char *text, void *data)
 {
@@ -52,11 +54,11 @@ static struct llama_model *load(const char *path, bool vocab_only, bool mapped_o
 	return m;
 }
 
-static struct llama_context *open_context(struct llama_model *m, const char *cache, int32_t n_threads)
+static struct llama_context *open_context(struct llama_model *m, const char *cache, int32_t n_threads, uint32_t ctx)
 {
 	struct llama_context_params p = llama_context_default_params();
-	p.n_ctx = CTX;
-	p.n_batch = CTX;
+	p.n_ctx = ctx;
+	p.n_batch = ctx;
 	p.n_threads = p.n_threads_batch = n_threads;
 	if (strcmp(cache, "default") != 0)
 		p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
@@ -138,7 +140,7 @@ static void feed(struct llama_context *c, llama_token *ids, int32_t n)
 static void run_logits(const char *path, int32_t n_gen, const char *cache)
 {
 	struct llama_model *m = load(path, false, false);
-	struct llama_context *c = open_context(m, cache, 1);
+	struct llama_context *c = open_context(m, cache, 1, CTX);
 	int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(m)), best[N_TOP];
 	char *text = malloc(TEXT_MAX);
 	llama_token ids[CTX], out[CTX];
@@ -176,7 +178,7 @@ static void run_logits(const char *path, int32_t n_gen, const char *cache)
 static void run_every(const char *path, const char *cache)
 {
 	struct llama_model *m = load(path, false, false);
-	struct llama_context *c = open_context(m, cache, 1);
+	struct llama_context *c = open_context(m, cache, 1, CTX);
 	int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(m));
 	char *text = malloc(TEXT_MAX);
 	llama_token ids[CTX];
@@ -211,10 +213,11 @@ static double now_s(void)
 static void run_bench(const char *path, int32_t n_prompt, int32_t n_gen, int32_t n_prefill, int32_t n_threads)
 {
 	struct llama_model *m = load(path, false, n_threads > 0);
-	struct llama_context *c = open_context(m, "default", n_threads > 0 ? n_threads : 1);
+	int32_t ctx = n_threads > 0 ? CTX_SHORT : CTX;
+	struct llama_context *c = open_context(m, "default", n_threads > 0 ? n_threads : 1, (uint32_t)ctx);
 	int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(m)), best[N_TOP];
 	llama_token ids[CTX];
-	if (n_prompt + n_gen > CTX || n_prefill > CTX || n_prompt < 1 || n_gen < 1 || n_prefill < 1)
+	if (n_prompt + n_gen > ctx || n_prefill > ctx || n_prompt < 1 || n_gen < 1 || n_prefill < 1)
 		die("too many tokens");
 	for (int32_t i = 0; i < CTX; i++)
 		ids[i] = 17 + i * 31 % 20000;
