@@ -51,7 +51,8 @@ ASAN_ENV = {"ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:allocator_may
 CROSS_TOO = ("test_network.c", "test_network_faults.c")
 
 # Tests of a whole model's numbers: minutes under a sanitizer, over code that smaller tests of the same folder run there.
-NUMBERS_ONLY = {"tests/engine/test_smollm2.c": "compares numbers of the whole model; under sanitizers test_engine runs the same code"}
+NUMBERS_ONLY = {"tests/engine/test_smollm2.c": "compares numbers of the whole model; under sanitizers test_engine runs the same code",
+                "tests/engine/test_expert_logits.c": "compares numbers of whole models; under sanitizers test_experts runs the same code"}
 
 
 @dataclasses.dataclass
