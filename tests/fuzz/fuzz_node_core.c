@@ -16,6 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define N_LINKS 7
 #define HIDDEN 2
 #define DISK_FRAMES 40
+#define PART_MAX 16
 
 struct world {
 	struct reader in;
@@ -31,7 +32,10 @@ struct world {
 	uint32_t writes[64]; // on their way to disk
 	size_t n_writes;
 	bool is_fetched; // a FETCHED is told now
-	int32_t n_items, n_bufs;
+	int32_t n_items, n_bufs, n_members;
+	bool waits; // the FORWARD, in an exchange
+	int32_t reads; // part buffers that the engine reads; -1: none
+	struct msg_group group; // of the last plan
 	const struct node_forward_item *items;
 	int32_t n_dialled;
 	bool on_old; // the next frames come on the link before the newest
@@ -48,35 +52,52 @@ static void take_effect(struct world *w, const struct node_effect *f)
 		w->prepare_id = f->u.prepare.id;
 		break;
 	case NODE_FX_UNLOAD:
-		require(w->load_id == 0 && w->forward_id == 0 && w->n_bufs > 0);
+		require(w->load_id == 0 && (w->forward_id == 0 || w->waits) && w->n_bufs > 0);
 		w->n_bufs = 0;
+		w->forward_id = 0;
 		break;
 	case NODE_FX_SEND:
-		require(f->u.send.buf < w->n_bufs);
+		require(f->u.send.buf < (f->u.send.pool == NODE_PARTS ? 2 * w->n_members : w->n_bufs));
+		require(f->u.send.pool != NODE_PARTS || f->u.send.off + f->u.send.len <= PART_MAX);
 		break;
 	case NODE_FX_LOAD:
-		require(w->load_id == 0 && w->forward_id == 0 && w->prepare_id == 0);
+		require(w->load_id == 0 && (w->forward_id == 0 || w->waits) && w->prepare_id == 0);
+		w->forward_id = 0;
+		w->n_members = f->u.load.group->n_members;
 		require(layer_spans_count(&f->u.load.layers) > 0 && f->u.load.layers.at[f->u.load.layers.n - 1].end <= 8);
 		w->load_id = f->u.load.id;
 		w->n_bufs = f->u.load.n_bufs;
 		break;
 	case NODE_FX_FORWARD:
-		require(w->load_id == 0 && w->forward_id == 0 && f->u.forward.n_items >= 1);
+		require(w->load_id == 0 && (w->forward_id == 0 || w->waits) && f->u.forward.n_items >= 1);
+		w->waits = false;
+		w->reads = -1;
 		require(f->u.forward.layer_begin < f->u.forward.layer_end && f->u.forward.layer_end <= 8);
 		w->forward_id = f->u.forward.id;
 		w->items = f->u.forward.items;
 		w->n_items = f->u.forward.n_items;
 		break;
+	case NODE_FX_CONTINUE:
+		require(w->forward_id == f->u.resume.id && w->waits);
+		w->waits = false;
+		w->reads = f->u.resume.which;
+		break;
 	case NODE_FX_TAKE:
+		if (f->u.take.pool == NODE_PARTS) {
+			require(f->u.take.buf >= 0 && f->u.take.buf < 2 * w->n_members && f->u.take.off + f->u.take.len <= PART_MAX);
+			require(w->forward_id == 0 || w->waits || f->u.take.buf % 2 != w->reads);
+			break;
+		}
 		require(f->u.take.buf >= 0 && f->u.take.buf < w->n_bufs);
-		for (int32_t i = 0; w->forward_id != 0 && i < w->n_items; i++)
+		require(f->u.take.off + f->u.take.len <= 5 * HIDDEN * 4);
+		for (int32_t i = 0; w->forward_id != 0 && !w->waits && i < w->n_items; i++)
 			require(w->items[i].buf != f->u.take.buf);
 		break;
 	case NODE_FX_KEEP:
 	case NODE_FX_FETCH:
 		require(f->u.keep.buf >= 0 && f->u.keep.buf < w->n_bufs);
 		require(f->u.keep.entry >= 0 && f->u.keep.entry < KEPT_MAX && f->u.keep.pos >= 0 && f->u.keep.n_tokens > 0);
-		for (int32_t i = 0; w->forward_id != 0 && i < w->n_items; i++)
+		for (int32_t i = 0; w->forward_id != 0 && !w->waits && i < w->n_items; i++)
 			require(w->items[i].buf != f->u.keep.buf);
 		break;
 	case NODE_FX_KEEP_DISK:
@@ -97,7 +118,7 @@ static void take_effect(struct world *w, const struct node_effect *f)
 		break;
 	case NODE_FX_TAKE_FETCHED:
 		require(w->is_fetched && f->u.keep.buf >= 0 && f->u.keep.buf < w->n_bufs);
-		for (int32_t i = 0; w->forward_id != 0 && i < w->n_items; i++)
+		for (int32_t i = 0; w->forward_id != 0 && !w->waits && i < w->n_items; i++)
 			require(w->items[i].buf != f->u.keep.buf);
 		break;
 	case NODE_FX_CONNECT:
@@ -105,7 +126,7 @@ static void take_effect(struct world *w, const struct node_effect *f)
 		if (node_id_is(f->u.connect.peer, w->ids[0]))
 			break;
 		w->n_dialled += f->type == NODE_FX_CONNECT ? 1 : -1;
-		require(w->n_dialled >= 0 && w->n_dialled <= 2);
+		require(w->n_dialled >= 0 && w->n_dialled <= 3);
 		break;
 	case NODE_FX_EXIT:
 		w->is_over = true;
@@ -162,6 +183,25 @@ static void control(struct world *w, const struct msg *m)
 	frame(w, 0, bytes, msg_encode(m, bytes));
 }
 
+// make_group: this node is one of two to four members, some of whom it cannot reach directly.
+static void make_group(struct world *w, struct msg_plan *p)
+{
+	uint8_t a = reader_u8(&w->in);
+	struct msg_group *g = &p->group;
+	g->n_members = 2 + a % 3;
+	g->self = (a >> 2) % g->n_members;
+	g->hub = (a >> 4) % (g->n_members + 1) - 1;
+	for (int32_t i = 0, machine = 1; i < g->n_members; i++) {
+		g->shares[i] = 1 + (a >> 7);
+		if (i == g->self || (a >> 5 & 3) == 3)
+			continue;
+		g->members[i].present = true;
+		memcpy(g->members[i].public_key, w->pk[machine++], KEY_BYTES);
+	}
+	if (g->self != 0)
+		p->prev.present = p->next.present = false;
+}
+
 static void send_plan(struct world *w)
 {
 	uint8_t shape = reader_u8(&w->in), credits = reader_u8(&w->in);
@@ -186,6 +226,9 @@ static void send_plan(struct world *w)
 	}
 	if (shape % 8 == 7)
 		m.u.plan.n_stages = 0;
+	if (shape & 8)
+		make_group(w, &m.u.plan);
+	w->group = m.u.plan.group;
 	control(w, &m);
 }
 
@@ -216,6 +259,34 @@ static void send_step(struct world *w, size_t link)
 	}
 	step_encode(&s, bytes);
 	frame(w, link, bytes, FRAME_STEP_BYTES + s.payload_len);
+}
+
+// send_part is of a member that mostly knows where this node is.
+static void send_part(struct world *w, size_t link)
+{
+	struct node_status st;
+	uint8_t bytes[FRAME_PART_BYTES + PART_START_BYTES_MAX + 128] = {0};
+	uint8_t a = reader_u8(&w->in), b = reader_u8(&w->in), c = reader_u8(&w->in);
+	node_status_get(w->core, &st);
+	struct part p = {.src = a & 3, .dst = (uint8_t)w->group.self, .stage = (uint16_t)st.stage, .exchange = a >> 2 & 3, .epoch = st.epoch,
+		.forward = 1 + (a >> 4), .offset = b & 7, .total = b >> 3, .failed = c & 0x80 ? c & 3 : 0};
+	uint32_t len = c & 15;
+	if (p.exchange == 0) {
+		struct part_start s = {.layer_begin = c % 4, .layer_end = c % 4 + 1 + (c >> 2 & 3), .n_items = 1 + (b & 1)};
+		for (int32_t i = 0; i < s.n_items; i++) {
+			s.items[i] = (struct part_item){.session = {1 + c % 5}, .slot = i, .pos = b >> 4 & 7, .n_tokens = 1 + (b >> 1 & 1), .is_first = (b >> 4 & 7) == 0};
+			s.n_tokens += s.items[i].n_tokens;
+		}
+		p.total = (uint32_t)(part_start_bytes(s.n_items) + (size_t)s.n_tokens * HIDDEN * 4);
+		p.offset = 0;
+		len = c & 0x40 ? p.total - 3 : p.total;
+		part_start_encode(&s, bytes + FRAME_PART_BYTES);
+	} else if (c & 0x40) {
+		p.offset = 0;
+		len = p.total;
+	}
+	part_encode(&p, bytes);
+	frame(w, link, bytes, FRAME_PART_BYTES + len);
 }
 
 static void send_credit(struct world *w, size_t link)
@@ -259,13 +330,34 @@ static void raw(struct world *w, size_t link)
 	frame(w, link, bytes, take_raw(&w->in, bytes));
 }
 
+// finish_exchange: the engine waits in one.
+static void finish_exchange(struct world *w, uint8_t a)
+{
+	uint32_t bytes[GROUP_MEMBERS_MAX];
+	struct node_event ev = {.type = NODE_EV_EXCHANGE};
+	for (size_t i = 0; i < GROUP_MEMBERS_MAX; i++)
+		bytes[i] = (uint32_t)(a >> 1) % (PART_MAX + 1);
+	ev.u.exchange.id = w->forward_id;
+	ev.u.exchange.bytes = bytes;
+	ev.u.exchange.failed = a & 0x80 ? a : 0;
+	w->waits = true;
+	step(w, &ev);
+}
+
 static void finish_forward(struct world *w)
 {
 	enum err errs[NODE_ITEMS_MAX] = {OK};
 	struct node_event ev = {.type = NODE_EV_FORWARD_DONE};
 	uint8_t a = reader_u8(&w->in);
+	if (w->waits)
+		return;
+	if (w->n_members > 0 && (a & 1) != 0) {
+		finish_exchange(w, a);
+		return;
+	}
+	ev.u.forward_done.was_cut = w->n_members > 0 && a == 0xfe;
 	for (int32_t i = 0; i < w->n_items; i++)
-		errs[i] = (a >> i % 8 & 1) != 0 ? ERR_NON_FINITE : OK;
+		errs[i] = ev.u.forward_done.was_cut ? ERR_RANGE : (a >> i % 8 & 1) != 0 ? ERR_NON_FINITE : OK;
 	ev.u.forward_done.id = w->forward_id;
 	ev.u.forward_done.errs = errs;
 	const char *texts[NODE_ITEMS_MAX] = {"layer 3"}; // of the others nothing is known
@@ -280,6 +372,7 @@ static void finish_load(struct world *w)
 	ev.u.loaded.id = w->load_id;
 	ev.u.loaded.err = reader_u8(&w->in) % 8 == 0 ? ERR_NOMEM : OK;
 	ev.u.loaded.text = "no memory";
+	ev.u.loaded.part_bytes = PART_MAX;
 	w->load_id = 0;
 	step(w, &ev);
 }
@@ -326,12 +419,22 @@ static void one(struct world *w)
 	case 1:
 	case 2:
 	case 3:
-	case 4:
 		send_step(w, link);
 		break;
+	case 4:
+		if (w->n_members > 0)
+			send_part(w, link);
+		else
+			send_step(w, link);
+		break;
 	case 5:
-	case 6:
 		send_credit(w, link);
+		break;
+	case 6:
+		if (w->n_members > 0)
+			send_part(w, link);
+		else
+			send_credit(w, link);
 		break;
 	case 7:
 		send_small(w);
