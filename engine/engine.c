@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "engine/engine_state.h"
+#include "engine/member.h"
 #include "engine/member_run.h"
 
 #include <stdio.h>
@@ -393,6 +394,8 @@ enum err engine_measure(const struct engine_config *c, struct engine_size *out, 
 	if (err == OK)
 		err = measure(&e, &need, em);
 	*out = (struct engine_size){.bytes = sizeof e + need, .kv_bytes = e.kv_bytes};
+	if (err == OK && c->split != NULL)
+		out->part_bytes = member_bytes_max(&e, c->batch_max);
 	if (err == OK)
 		err = engine_measure_weights(&e, out, em);
 	return err == OK ? OK : errmsg_prefix(em, err, "%s", model_path(c->model));

@@ -226,6 +226,18 @@ enum err member_compute(struct engine *e, bool *waits, struct member_exchange *a
 	return r->is_running ? OK : layer_settle_batch(&r->crew, r->items, r->n_items, em);
 }
 
+bool member_has_failed(const struct engine *e, int32_t item)
+{
+	const struct member_run *r = e->member;
+	int32_t begin = 0;
+	bool has_failed = false;
+	for (int32_t i = 0; i < item; i++)
+		begin += r->items[i].n_tokens;
+	for (int32_t t = 0; t < r->items[item].n_tokens; t++)
+		has_failed = has_failed || e->tokens[begin + t].fault.err != OK;
+	return has_failed;
+}
+
 // ---- contributions
 
 static bool is_own(const struct engine *e, int32_t member, int32_t choice)
@@ -260,10 +272,13 @@ size_t member_bytes(const struct engine *e, int32_t member)
 size_t member_bytes_max(const struct engine *e, int32_t n_tokens)
 {
 	size_t max = 0;
-	for (int32_t i = 0; i < layer_spans_count(&e->c.layers); i++) {
-		const struct engine_layer *l = &e->layers[i];
+	for (int32_t i = 0; i < e->hp.n_layers; i++) {
+		if (layer_spans_find(&e->c.layers, i) < 0)
+			continue;
+		struct layer_weights w;
+		model_layer(e->c.model, i, &w); // an engine that is only measured has no layers
 		bool has_experts = e->hp.n_experts > 0;
-		int32_t o = acts_block_len(kernels_act_kind(l->o.type)), down = has_experts ? 1 : acts_block_len(kernels_act_kind(l->down.type));
+		int32_t o = acts_block_len(kernels_act_kind(w.o.type)), down = has_experts ? 1 : acts_block_len(kernels_act_kind(w.down.type));
 		for (int32_t m = 0; m < e->split.n_members; m++) {
 			const struct split_part *p = &e->split.parts[m];
 			int32_t n_own = split_len(p->experts) < e->hp.n_experts_used ? split_len(p->experts) : e->hp.n_experts_used;

@@ -24,6 +24,8 @@ MUST_USE enum err member_begin(struct engine *e, int32_t layer_begin, int32_t la
 // member_compute computes up to the next exchange (*waits, *at), or to the end, and then returns what engine_forward_layers would.
 // Another error than those of a value (ERR_NON_FINITE) ends the forward before its time, for this member.
 MUST_USE enum err member_compute(struct engine *e, bool *waits, struct member_exchange *at, struct errmsg *em);
+// member_has_failed tells whether a value of an item could not be carried so far. Not every member need see it: keys and values are each one's own.
+bool member_has_failed(const struct engine *e, int32_t item);
 // member_bytes returns what a member contributes to the exchange that is waited for; 0: nothing, and no message is due.
 size_t member_bytes(const struct engine *e, int32_t member);
 // member_bytes_max bounds that for any exchange of n tokens.

@@ -1,6 +1,7 @@
 #include "engine/stage_work.h"
 
 #include "base/assert.h"
+#include "engine/member.h"
 #include "engine/sampler.h"
 #include "engine/wire.h"
 
@@ -9,6 +10,14 @@
 
 #define ITEMS_MAX 64        // of one batch: COORD_ITEMS_MAX and NODE_ITEMS_MAX
 #define LOGITS_ROWS_MAX 16  // rows of logits held at once: a row is 200 KB and more
+
+// The items that are being computed: those that have arrived whole.
+struct batch {
+	struct stage_item *items;
+	int32_t n_items, n;
+	struct engine_item at[ITEMS_MAX];
+	int32_t from[ITEMS_MAX]; // to item
+};
 
 struct stage_work {
 	const struct model *model;
@@ -20,6 +29,9 @@ struct stage_work {
 	float *hidden; // (batch_max, hidden_dim)
 	float *logits; // (LOGITS_ROWS_MAX, vocab_size), a head's
 	struct candidate *candidates; // (SAMPLER_SCRATCH(vocab_size)), a head's
+	struct batch batch; // of a group's member, from one exchange to the next
+	int32_t member, n_members;
+	uint32_t bytes[GROUP_MEMBERS_MAX]; // of the exchange that is waited in
 };
 
 static uint64_t own_bytes(const struct engine_config *c, const struct hparams *hp)
@@ -58,6 +70,8 @@ enum err stage_work_open(const struct engine_config *c, struct stage_work **out,
 	w->vocab_size = engine_hparams(w->engine)->vocab_size;
 	w->batch_max = c->batch_max;
 	w->own_bytes = own_bytes(c, engine_hparams(w->engine));
+	w->member = c->member;
+	w->n_members = c->split != NULL ? c->split->n_members : 1;
 	w->row_bytes = wire_bytes(c->wire, w->hidden_dim);
 	e = allocate(w, c->has_head, em);
 	if (e != OK)
@@ -128,40 +142,137 @@ void stage_work_take_kv(struct stage_work *w, const struct stage_work *from)
 	engine_take_kv(w->engine, from->engine);
 }
 
-void stage_work_forward(struct stage_work *w, int32_t layer_begin, int32_t layer_end, struct stage_item *items, int32_t n)
+// take_batch decodes what has arrived. False: the model file is not what it was, which every item says.
+static bool take_batch(struct stage_work *w, struct stage_item *items, int32_t n, struct batch *b)
 {
-	struct engine_item batch[ITEMS_MAX];
-	int32_t from[ITEMS_MAX]; // batch item to item
-	int32_t n_batch = 0;
 	float *at = w->hidden;
 	struct errmsg em;
 	ASSERT(n <= ITEMS_MAX);
+	b->items = items;
+	b->n_items = n;
+	b->n = 0;
 	enum err e = model_check_unchanged(w->model, &em);
-	for (int32_t i = 0; e != OK && i < n; i++)
-		items[i].err = errmsg_fail(&items[i].em, e, "%s", em.text);
-	if (e != OK)
-		return;
 	for (int32_t i = 0; i < n; i++) {
-		items[i].err = decode_rows(w, items[i].wire, items[i].n_tokens, at);
-		if (items[i].err != OK) {
+		items[i].err = e != OK ? errmsg_fail(&items[i].em, e, "%s", em.text) : decode_rows(w, items[i].wire, items[i].n_tokens, at);
+		if (e == OK && items[i].err != OK)
 			errmsg_fail(&items[i].em, items[i].err, "a hidden state arrived that is not finite or no encoding of its wire type");
+		if (items[i].err != OK)
 			continue;
-		}
-		from[n_batch] = i;
-		batch[n_batch++] = (struct engine_item){.slot = items[i].slot, .pos_begin = items[i].pos, .n_tokens = items[i].n_tokens, .hidden = at};
+		b->from[b->n] = i;
+		b->at[b->n++] = (struct engine_item){.slot = items[i].slot, .pos_begin = items[i].pos, .n_tokens = items[i].n_tokens, .hidden = at};
 		at += (size_t)items[i].n_tokens * (size_t)w->hidden_dim;
 	}
-	e = engine_forward_layers(w->engine, layer_begin, layer_end, batch, n_batch, &em);
-	bool each_its_own = e == OK || e == ERR_NON_FINITE;
-	for (int32_t i = 0; i < n_batch; i++) {
-		struct stage_item *it = &items[from[i]];
-		if (!each_its_own)
-			it->err = errmsg_fail(&it->em, e, "%s", em.text);
-		else if (batch[i].fault.err != OK)
-			it->err = engine_fault_describe(w->engine, &batch[i].fault, &it->em);
+	return e == OK;
+}
+
+static bool is_each_its_own(enum err e)
+{
+	return e == OK || e == ERR_NON_FINITE;
+}
+
+// settle_batch tells items how they have ended.
+static void settle_batch(struct stage_work *w, const struct batch *b, enum err e, const struct errmsg *em)
+{
+	for (int32_t i = 0; i < b->n; i++) {
+		struct stage_item *it = &b->items[b->from[i]];
+		if (!is_each_its_own(e))
+			it->err = errmsg_fail(&it->em, e, "%s", em->text);
+		else if (b->at[i].fault.err != OK)
+			it->err = engine_fault_describe(w->engine, &b->at[i].fault, &it->em);
 		else
-			encode_rows(w, batch[i].hidden, it->n_tokens, it->wire);
+			encode_rows(w, b->at[i].hidden, it->n_tokens, it->wire);
 	}
+}
+
+void stage_work_forward(struct stage_work *w, int32_t layer_begin, int32_t layer_end, struct stage_item *items, int32_t n)
+{
+	struct batch b;
+	struct errmsg em;
+	if (!take_batch(w, items, n, &b))
+		return;
+	enum err e = engine_forward_layers(w->engine, layer_begin, layer_end, b.at, b.n, &em);
+	settle_batch(w, &b, e, &em);
+}
+
+// ---- a member of a group
+
+size_t stage_work_part_bytes(const struct stage_work *w)
+{
+	return member_bytes_max(w->engine, w->batch_max);
+}
+
+static void end_turn(struct stage_work *w, enum err e, const struct errmsg *em, struct stage_turn *out)
+{
+	settle_batch(w, &w->batch, e, em);
+	out->was_cut = !is_each_its_own(e);
+}
+
+// compute goes as far as the next exchange.
+static void compute(struct stage_work *w, uint8_t *own, struct stage_turn *out)
+{
+	struct member_exchange at;
+	struct errmsg em;
+	bool waits = false;
+	enum err e = member_compute(w->engine, &waits, &at, &em);
+	out->waits = waits;
+	if (!waits) {
+		end_turn(w, e, &em, out);
+		return;
+	}
+	for (int32_t i = 0; i < w->batch.n_items; i++)
+		out->failed |= (uint64_t)(w->batch.items[i].err != OK) << i;
+	for (int32_t i = 0; i < w->batch.n; i++)
+		out->failed |= (uint64_t)member_has_failed(w->engine, i) << w->batch.from[i];
+	for (int32_t i = 0; i < w->n_members; i++)
+		out->bytes[i] = w->bytes[i] = (uint32_t)member_bytes(w->engine, i);
+	member_export(w->engine, own);
+}
+
+// refuse finds the items that cannot be computed here: each alone would be refused.
+static void refuse(struct stage_work *w, int32_t layer_begin, int32_t layer_end, enum err e, const struct errmsg *why, struct stage_turn *out)
+{
+	struct batch *b = &w->batch;
+	out->was_cut = true;
+	bool is_any = false;
+	for (int32_t i = 0; i < b->n; i++) {
+		struct stage_item *it = &b->items[b->from[i]];
+		it->err = member_begin(w->engine, layer_begin, layer_end, &b->at[i], 1, &it->em);
+		is_any = is_any || it->err != OK;
+	}
+	if (!is_any)
+		settle_batch(w, b, e, why);
+}
+
+void stage_work_member_begin(struct stage_work *w, int32_t layer_begin, int32_t layer_end, struct stage_item *items, int32_t n, uint8_t *own,
+	struct stage_turn *out)
+{
+	struct errmsg em;
+	*out = (struct stage_turn){.was_cut = false};
+	if (!take_batch(w, items, n, &w->batch)) {
+		out->was_cut = true;
+		return;
+	}
+	enum err e = member_begin(w->engine, layer_begin, layer_end, w->batch.at, w->batch.n, &em);
+	if (e != OK)
+		refuse(w, layer_begin, layer_end, e, &em, out);
+	else
+		compute(w, own, out);
+}
+
+void stage_work_member_continue(struct stage_work *w, const uint8_t *const *parts, uint8_t *own, struct stage_turn *out)
+{
+	struct errmsg em;
+	*out = (struct stage_turn){.was_cut = false};
+	for (int32_t i = 0; i < w->n_members; i++) {
+		if (i == w->member || w->bytes[i] == 0)
+			continue;
+		enum err e = member_import(w->engine, i, parts[i], w->bytes[i], &em);
+		if (e != OK) {
+			end_turn(w, e, &em, out);
+			return;
+		}
+	}
+	compute(w, own, out);
 }
 
 void stage_work_embed(struct stage_work *w, struct embed_item *items, int32_t n)

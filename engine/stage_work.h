@@ -37,6 +37,23 @@ void stage_work_take_kv(struct stage_work *w, const struct stage_work *from);
 // stage_work_forward runs a batch through layers [layer_begin, layer_end) of the stage's.
 void stage_work_forward(struct stage_work *w, int32_t layer_begin, int32_t layer_end, struct stage_item *items, int32_t n);
 
+// A member of a tensor-parallel group (an engine with a split, engine/member.h) computes a batch from one exchange to the next.
+struct stage_turn {
+	bool waits;    // in an exchange: `own` has what this member contributes, bytes[] (one for each member) says how much each does
+	bool was_cut;  // it has ended before its last exchange: what can be said is in the items
+	uint32_t bytes[GROUP_MEMBERS_MAX];
+	uint64_t failed; // while it waits: bit i, item i has failed already
+};
+
+// stage_work_part_bytes bounds any contribution to an exchange: what `own` and `parts` have room for.
+size_t stage_work_part_bytes(const struct stage_work *w);
+// stage_work_member_begin starts a batch and forgets an unfinished one. The items stay in place until it has ended; then they are as after
+// stage_work_forward.
+void stage_work_member_begin(struct stage_work *w, int32_t layer_begin, int32_t layer_end, struct stage_item *items, int32_t n, uint8_t *own,
+	struct stage_turn *out);
+// stage_work_member_continue takes what the others contribute (parts, one for each member; this one's is not looked at).
+void stage_work_member_continue(struct stage_work *w, const uint8_t *const *parts, uint8_t *own, struct stage_turn *out);
+
 struct embed_item {
 	const int32_t *tokens; // (n_tokens)
 	int32_t n_tokens;

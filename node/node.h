@@ -134,7 +134,7 @@ struct node_event {
 			const char *const *texts; // of each failure; NULL, or "" in a place: nothing is known
 			struct msg_weight_report weights; // as above
 			struct node_cost cost; // not read in a group
-			bool was_cut; // in a group: it has ended before its last exchange, each item with an error: the others wait for what will not come
+			bool was_cut; // in a group: it has ended before its last exchange, because of the items with an error: the others wait for what will not come
 		} forward_done;
 		struct {
 			uint32_t id;

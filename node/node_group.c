@@ -357,14 +357,19 @@ void node_group_on_exchange(struct node *n, const struct node_event *ev, struct 
 	pump_exchange(n, fx);
 }
 
-// report_items tells the coordinator of what failed here.
-static void report_items(struct node *n, const struct node_event *ev, struct node_effects *fx)
+// report_items tells the coordinator of what failed here, and returns a bit for each.
+static uint64_t report_items(struct node *n, const struct node_event *ev, struct node_effects *fx)
 {
+	uint64_t failed = 0;
 	for (int32_t i = 0; i < n->n_items; i++) {
 		struct session_id session = is_lead(n) ? stage_session_of(n, n->items[i].buf) : n->group.sessions[i];
-		if (ev->u.forward_done.errs[i] != OK && session.v != 0)
+		if (ev->u.forward_done.errs[i] == OK)
+			continue;
+		failed |= UINT64_C(1) << i;
+		if (session.v != 0)
 			stage_report_error(n, session, ev, i, fx);
 	}
+	return failed;
 }
 
 // check_ended: nobody may have contributed to an exchange that there was not.
@@ -385,9 +390,9 @@ bool node_group_on_forward_done(struct node *n, const struct node_event *ev, str
 		return true;
 	}
 	if (ev->u.forward_done.was_cut) {
-		report_items(n, ev, fx);
+		uint64_t failed = report_items(n, ev, fx);
 		if (g->exchange == 1)
-			refuse(n, items_mask(n), fx);
+			refuse(n, failed != 0 ? failed : items_mask(n), fx);
 		else
 			cut(n, "this member could not go on in the middle of a forward", fx);
 		return true;
@@ -395,7 +400,7 @@ bool node_group_on_forward_done(struct node *n, const struct node_event *ev, str
 	check_ended(n, fx);
 	if (g->is_cut || is_lead(n))
 		return g->is_cut;
-	report_items(n, ev, fx);
+	(void)report_items(n, ev, fx);
 	n->n_steps += (uint64_t)n->n_items;
 	n->forward_id = 0;
 	return true;

@@ -27,12 +27,15 @@ struct rt_job {
 	enum err errs[NODE_ITEMS_MAX];
 	const char *texts[NODE_ITEMS_MAX];
 	int64_t begin_ns, end_ns, stall_ns; // on the worker, with its rest
+	int32_t which;          // CONTINUE: part buffers with what the others contribute
+	struct stage_turn turn; // of a group
 	// LOAD
 	struct engine_config config;
 	struct stage_work *old, *work;
 	bool has_lost_kv;
-	uint8_t *bufs;
-	size_t bufs_bytes;
+	struct tensor_split split; // config points to it
+	uint8_t *bufs, *parts;
+	size_t bufs_bytes, part_bytes;
 	// STORE
 	struct member_epoch epoch;
 };
@@ -52,6 +55,7 @@ struct node_runtime {
 	size_t buf_bytes, row_bytes, new_buf_bytes;
 	uint8_t *parts; // of a group: two of part_bytes for each member
 	size_t part_bytes;
+	int32_t member, n_members; // n_members 0: no group
 	struct kept_store kept;
 	struct kept_disk *kept_disk; // NULL: nothing is kept on disk
 	const struct kept_disk_done *fetched; // of the event being handled
@@ -110,6 +114,11 @@ static int64_t stalls(const struct node_runtime *rt)
 	return node_runtime_weight_stats(rt, &s) ? s.stall_ns : 0;
 }
 
+static uint8_t *part_at(const struct node_runtime *rt, int32_t member, int32_t which)
+{
+	return rt->parts + (size_t)node_part_buf(member, which) * rt->part_bytes;
+}
+
 static void run_forward(struct worker_job *job)
 {
 	struct rt_job *j = (struct rt_job *)job;
@@ -117,6 +126,21 @@ static void run_forward(struct worker_job *job)
 	j->begin_ns = loop_clock_ns();
 	stage_work_forward(j->rt->work, j->layer_begin, j->layer_end, j->items, j->n_items);
 	j->stall_ns = stalls(j->rt) - stall_ns;
+}
+
+// run_turn computes as far as the next exchange of a group: the first, or the one behind that whose contributions are here.
+static void run_turn(struct worker_job *job)
+{
+	struct rt_job *j = (struct rt_job *)job;
+	struct node_runtime *rt = j->rt;
+	const uint8_t *parts[GROUP_MEMBERS_MAX];
+	uint8_t *own = part_at(rt, rt->member, 0);
+	for (int32_t i = 0; i < rt->n_members; i++)
+		parts[i] = part_at(rt, i, j->which < 0 ? 0 : j->which);
+	if (j->which < 0)
+		stage_work_member_begin(rt->work, j->layer_begin, j->layer_end, j->items, j->n_items, own, &j->turn);
+	else
+		stage_work_member_continue(rt->work, parts, own, &j->turn);
 }
 
 // cost_of says what a batch took, in the terms of a device's profile.
@@ -137,6 +161,14 @@ static void on_forward(void *ctx)
 {
 	struct rt_job *j = ctx;
 	j->is_busy = false;
+	if (j->rt->n_members > 0 && j->turn.waits) {
+		struct node_event ev = {.type = NODE_EV_EXCHANGE};
+		ev.u.exchange.id = j->id;
+		ev.u.exchange.bytes = j->turn.bytes;
+		ev.u.exchange.failed = j->turn.failed;
+		step(j->rt, &ev);
+		return;
+	}
 	for (int32_t i = 0; i < j->n_items; i++) {
 		j->errs[i] = j->items[i].err;
 		j->texts[i] = j->items[i].em.text;
@@ -146,7 +178,9 @@ static void on_forward(void *ctx)
 	ev.u.forward_done.errs = j->errs;
 	ev.u.forward_done.texts = j->texts;
 	ev.u.forward_done.weights = weight_report(j->rt);
-	ev.u.forward_done.cost = cost_of(j);
+	if (j->rt->n_members == 0)
+		ev.u.forward_done.cost = cost_of(j);
+	ev.u.forward_done.was_cut = j->rt->n_members > 0 && j->turn.was_cut;
 	step(j->rt, &ev);
 	leave_if_changed(j->rt, j->errs[0]);
 }
@@ -165,7 +199,20 @@ static void fx_forward(struct node_runtime *rt, const struct node_effect *f)
 		j->items[i] = (struct stage_item){
 			.wire = rt->bufs + (size_t)it->buf * rt->buf_bytes + (size_t)it->row * rt->row_bytes, .slot = it->slot, .pos = it->pos, .n_tokens = it->n_tokens};
 	}
-	job_start(rt, j, run_forward);
+	j->which = -1;
+	job_start(rt, j, rt->n_members > 0 ? run_turn : run_forward);
+}
+
+static void fx_continue(struct node_runtime *rt, const struct node_effect *f)
+{
+	ASSERT(rt->forward.id == f->u.resume.id);
+	rt->forward.which = f->u.resume.which;
+	job_start(rt, &rt->forward, run_turn);
+}
+
+static int32_t n_members_of(const struct rt_job *j)
+{
+	return j->config.split == &j->split ? j->split.n_members : 0;
 }
 
 // set_limits parts the stage's memory: what it needs beside its weights, and the rest for them. ERR_LIMIT: it does not fit.
@@ -176,7 +223,8 @@ static enum err set_limits(struct rt_job *j, uint64_t *stage_bytes)
 	enum err e = stage_work_measure(&j->config, &size, &j->em);
 	if (e != OK)
 		return e;
-	uint64_t frames = 2 * (uint64_t)j->bufs_bytes; // as much may wait in links as lies in buffers
+	// As much may wait in links as lies in buffers; and of a group's parts, to each member the last one and the next.
+	uint64_t frames = 2 * ((uint64_t)j->bufs_bytes + 2 * (uint64_t)n_members_of(j) * size.part_bytes);
 	uint64_t to_disk = j->rt->kept_disk != NULL ? kept_disk_bytes(j->rt->new_buf_bytes) : 0;
 	uint64_t bytes = size.bytes + frames + to_disk;
 	*stage_bytes = bytes + size.weight_least;
@@ -204,6 +252,19 @@ static void make_room(struct rt_job *j, uint64_t stage_bytes)
 	j->has_lost_kv = true;
 }
 
+// open_parts: of a length that no contribution passes.
+static enum err open_parts(struct rt_job *j)
+{
+	j->part_bytes = n_members_of(j) > 0 ? stage_work_part_bytes(j->work) : 0;
+	if (j->part_bytes > PART_BYTES_MAX)
+		return errmsg_fail(&j->em, ERR_LIMIT, "members of a group would send each other up to %zu MiB at once (at most %d): a smaller --chunk on the coordinator helps",
+			j->part_bytes >> 20, PART_BYTES_MAX >> 20);
+	if (j->part_bytes == 0)
+		return OK;
+	j->parts = malloc(2 * (size_t)n_members_of(j) * j->part_bytes);
+	return j->parts != NULL ? OK : errmsg_fail(&j->em, ERR_NOMEM, "no memory for what members of a group send each other");
+}
+
 static enum err open_stage(struct rt_job *j)
 {
 	uint64_t stage_bytes = 0;
@@ -223,6 +284,8 @@ static enum err open_stage(struct rt_job *j)
 	j->old = NULL;
 	if (e == ERR_NOMEM) // both at once did not fit
 		e = stage_work_open(&j->config, &j->work, &j->em);
+	if (e == OK)
+		e = open_parts(j);
 	if (e == OK && j->config.defer_weights)
 		e = stage_work_load_weights(j->work, &j->config.weights, &j->em);
 	return e;
@@ -232,7 +295,7 @@ static void run_load(struct worker_job *job)
 {
 	struct rt_job *j = (struct rt_job *)job;
 	j->work = NULL;
-	j->bufs = NULL;
+	j->bufs = j->parts = NULL;
 	j->has_lost_kv = false;
 	j->err = open_stage(j);
 	if (j->err == OK)
@@ -259,11 +322,16 @@ static void on_load(void *ctx)
 	struct node_runtime *rt = j->rt;
 	j->is_busy = false;
 	free(rt->bufs);
+	free(rt->parts);
 	rt->bufs = j->bufs;
+	rt->parts = j->parts;
+	rt->part_bytes = j->part_bytes;
+	rt->n_members = n_members_of(j);
+	rt->member = j->config.member;
 	rt->buf_bytes = rt->new_buf_bytes;
 	rt->row_bytes = wire_bytes(j->config.wire, model_hparams(rt->p.model)->hidden_dim);
 	rt->work = j->work;
-	j->bufs = NULL;
+	j->bufs = j->parts = NULL;
 	j->work = NULL;
 	struct node_event ev = {.type = NODE_EV_LOADED};
 	ev.u.loaded.id = j->id;
@@ -271,6 +339,7 @@ static void on_load(void *ctx)
 	ev.u.loaded.lost_kv = j->has_lost_kv;
 	ev.u.loaded.text = j->err == OK ? "" : j->em.text;
 	ev.u.loaded.weights = weight_report(rt);
+	ev.u.loaded.part_bytes = rt->part_bytes;
 	say_loaded(rt);
 	step(rt, &ev);
 	leave_if_changed(rt, j->err);
@@ -294,6 +363,17 @@ static void on_blocks_here(void *ctx, enum err err, const char *text)
 		on_load(j);
 }
 
+// set_split: this member's part of the layers, when it is one of a group.
+static enum err set_split(struct rt_job *j, const struct msg_group *g)
+{
+	if (g->n_members == 0)
+		return OK;
+	struct split_shape shape = engine_split_shape(j->rt->p.model);
+	j->config.split = &j->split;
+	j->config.member = g->self;
+	return tensor_split_make(&shape, g->mode, g->shares, g->n_members, &j->split, &j->em);
+}
+
 static void fx_load(struct node_runtime *rt, const struct node_effect *f)
 {
 	struct rt_job *j = &rt->load;
@@ -308,18 +388,22 @@ static void fx_load(struct node_runtime *rt, const struct node_effect *f)
 		.batch_max = f->u.load.chunk_max,
 		.wire = f->u.load.wire,
 	};
+	enum err e = set_split(j, f->u.load.group);
 	j->bufs_bytes = (size_t)f->u.load.n_bufs * f->u.load.buf_bytes;
 	rt->new_buf_bytes = f->u.load.buf_bytes;
 	j->old = rt->work;
 	rt->work = NULL;
-	if (f->u.load.group->n_members > 0) {
-		on_blocks_here(rt, ERR_UNSUPPORTED, "this version cannot be one of a group");
-		return;
-	}
 	char layers[LAYER_SPANS_CAP];
 	layer_spans_print(&f->u.load.layers, layers);
-	log_line(rt->p.log, LOG_INFO, "loading layers %s of %s", layers, model_name(rt->p.model));
-	if (rt->p.is_cached) {
+	log_line(rt->p.log, LOG_INFO, "loading %slayers %s of %s", n_members_of(j) > 0 ? "a part of " : "", layers, model_name(rt->p.model));
+	if (e != OK) {
+		j->is_busy = true;
+		j->err = e;
+		j->has_lost_kv = true;
+		stage_work_close(j->old);
+		j->old = NULL;
+		loop_task_post(rt->p.loop, &j->task);
+	} else if (rt->p.is_cached) {
 		j->is_busy = true;
 		node_blocks_load(rt->p.blocks, &f->u.load.layers, false, on_blocks_here, rt);
 	} else {
@@ -364,6 +448,8 @@ static void fx_unload(struct node_runtime *rt)
 	rt->work = NULL;
 	free(rt->bufs);
 	rt->bufs = NULL;
+	free(rt->parts);
+	rt->parts = NULL;
 }
 
 static void fx_kept(struct node_runtime *rt, const struct node_effect *f)
@@ -494,7 +580,7 @@ static void carry_out(struct node_runtime *rt, const struct node_effect *f)
 	case NODE_FX_PREPARE: fx_prepare(rt, f); break;
 	case NODE_FX_UNLOAD: fx_unload(rt); break;
 	case NODE_FX_FORWARD: fx_forward(rt, f); break;
-	case NODE_FX_CONTINUE: break;
+	case NODE_FX_CONTINUE: fx_continue(rt, f); break;
 	case NODE_FX_KEEP:
 	case NODE_FX_FETCH:
 	case NODE_FX_DROP: fx_kept(rt, f); break;
@@ -660,6 +746,7 @@ void node_runtime_close(struct node_runtime *rt)
 	kept_store_close(&rt->kept);
 	kept_disk_close(rt->kept_disk);
 	free(rt->bufs);
+	free(rt->parts);
 	free(rt->layer_bytes);
 	free(rt->layer_flop);
 	free(rt->core);

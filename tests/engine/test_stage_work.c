@@ -26,15 +26,20 @@ struct world {
 	struct stage_work *stage, *head;
 };
 
-static struct stage_work *opened(struct world *w, bool has_head)
+static struct stage_work *opened_as(struct world *w, bool has_head, const struct tensor_split *split, int32_t member)
 {
 	struct stage_work *out = NULL;
 	struct errmsg em;
 	struct engine_config c = {.model = w->model, .kernels = kernels_find(NULL, &em), .pool = w->pool, .layers = layer_spans_one(0, has_head ? 0 : 4), .n_slots = 4,
-		.ctx_len = 16, .has_head = has_head, .batch_max = 16, .wire = WIRE_F16};
+		.ctx_len = 16, .has_head = has_head, .batch_max = 16, .wire = WIRE_F16, .split = split, .member = member};
 	if (stage_work_open(&c, &out, &em) != OK)
 		fail_msg("%s", em.text);
 	return out;
+}
+
+static struct stage_work *opened(struct world *w, bool has_head)
+{
+	return opened_as(w, has_head, NULL, 0);
 }
 
 // write_model makes the embeddings of tokens 8 and 9 too large for f16.
@@ -121,6 +126,124 @@ static void each_step_of_a_batch_fails_alone(void **state)
 	assert_memory_equal(rows[0], rows[2], sizeof rows[0]);
 }
 
+// ---- a group, each member with what it was told and has got from the others
+
+#define MEMBERS 3
+#define PART_MAX 8192
+
+struct member {
+	struct stage_work *stage;
+	uint16_t rows[2][2][HIDDEN]; // two items of two tokens
+	struct stage_item items[2];
+	struct stage_turn turn;
+	uint8_t own[PART_MAX], parts[MEMBERS][PART_MAX];
+};
+
+static struct member *open_group(struct world *w)
+{
+	struct member *m = calloc(MEMBERS, sizeof *m);
+	struct split_shape shape = engine_split_shape(w->model);
+	struct tensor_split split;
+	assert_int_equal(tensor_split_make(&shape, SPLIT_GATHER, (const uint32_t[]){3, 2, 1}, MEMBERS, &split, NULL), OK);
+	for (int32_t i = 0; i < MEMBERS; i++) {
+		m[i].stage = opened_as(w, false, &split, i);
+		assert_true(stage_work_part_bytes(m[i].stage) <= PART_MAX);
+	}
+	return m;
+}
+
+static void close_group(struct member *m)
+{
+	for (int32_t i = 0; i < MEMBERS; i++)
+		stage_work_close(m[i].stage);
+	free(m);
+}
+
+static void fill(uint16_t rows[2][2][HIDDEN], struct stage_item items[2], int32_t pos)
+{
+	for (int32_t i = 0; i < 2; i++) {
+		for (int32_t k = 0; k < 2 * HIDDEN; k++)
+			rows[i][k / HIDDEN][k % HIDDEN] = (uint16_t)(0x3800 + 7 * k % 97 + i);
+		items[i] = (struct stage_item){.wire = (uint8_t *)rows[i], .slot = i, .pos = pos, .n_tokens = 2};
+	}
+}
+
+// run_group returns the number of exchanges. Contributions go over in an order that is nobody's own.
+static int32_t run_group(struct member *m)
+{
+	int32_t n = 0;
+	for (int32_t i = 0; i < MEMBERS; i++)
+		stage_work_member_begin(m[i].stage, 0, 4, m[i].items, 2, m[i].own, &m[i].turn);
+	for (; m[0].turn.waits; n++) {
+		for (int32_t i = 0; i < MEMBERS; i++) {
+			assert_true(m[i].turn.waits);
+			assert_memory_equal(m[i].turn.bytes, m[0].turn.bytes, sizeof m[0].turn.bytes);
+			for (int32_t k = 0; k < MEMBERS; k++)
+				memcpy(m[k].parts[i], m[i].own, m[i].turn.bytes[i]);
+		}
+		for (int32_t i = MEMBERS - 1; i >= 0; i--) {
+			const uint8_t *parts[MEMBERS] = {m[i].parts[0], m[i].parts[1], m[i].parts[2]};
+			stage_work_member_continue(m[i].stage, parts, m[i].own, &m[i].turn);
+		}
+	}
+	return n;
+}
+
+static void members_compute_what_one_stage_does(void **state)
+{
+	struct world *w = *state;
+	struct member *m = open_group(w);
+	uint16_t rows[2][2][HIDDEN];
+	struct stage_item items[2];
+	for (int32_t pos = 0; pos < 4; pos += 2) {
+		fill(rows, items, pos);
+		rows[1][1][3] = pos == 2 ? 0x7c00 : 0x3800; // infinite: that item fails at all of them, and never comes
+		for (int32_t i = 0; i < MEMBERS; i++) {
+			fill(m[i].rows, m[i].items, pos);
+			memcpy(m[i].rows, rows, sizeof rows);
+		}
+		stage_work_forward(w->stage, 0, 4, items, 2);
+		assert_int_equal(run_group(m), 4 * 4);
+		for (int32_t i = 0; i < MEMBERS; i++) {
+			assert_false(m[i].turn.was_cut);
+			assert_int_equal(m[i].items[0].err, OK);
+			assert_int_equal(m[i].items[1].err, items[1].err);
+			assert_memory_equal(m[i].rows, rows, sizeof rows);
+		}
+	}
+	close_group(m);
+}
+
+static void a_member_names_the_items_that_it_cannot_begin(void **state)
+{
+	struct world *w = *state;
+	struct member *m = open_group(w);
+	fill(m[0].rows, m[0].items, 0);
+	m[0].items[1].pos = 5; // nothing before it was computed
+	stage_work_member_begin(m[0].stage, 0, 4, m[0].items, 2, m[0].own, &m[0].turn);
+	assert_true(m[0].turn.was_cut);
+	assert_false(m[0].turn.waits);
+	assert_int_equal(m[0].items[0].err, OK);
+	assert_int_equal(m[0].items[1].err, ERR_RANGE);
+	assert_non_null(strstr(m[0].items[1].em.text, "position 5 of slot 1"));
+	close_group(m);
+}
+
+static void a_contribution_that_is_none_cuts_the_batch(void **state)
+{
+	struct world *w = *state;
+	struct member *m = open_group(w);
+	fill(m[0].rows, m[0].items, 0);
+	stage_work_member_begin(m[0].stage, 0, 4, m[0].items, 2, m[0].own, &m[0].turn);
+	assert_true(m[0].turn.waits);
+	memset(m[0].parts, 0x80, sizeof m[0].parts); // int8 -128
+	const uint8_t *parts[MEMBERS] = {m[0].parts[0], m[0].parts[1], m[0].parts[2]};
+	stage_work_member_continue(m[0].stage, parts, m[0].own, &m[0].turn);
+	if (!m[0].turn.was_cut) // floats may have any bits, and fail the items
+		assert_true(m[0].turn.waits);
+	close_group(m);
+}
+
 static void each_token_is_drawn_or_fails_alone(void **state)
 {
 	struct world *w = *state;
@@ -171,6 +294,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(each_prompt_is_embedded_or_fails_in_its_own_words, setup, teardown),
 		cmocka_unit_test_setup_teardown(each_step_of_a_batch_fails_alone, setup, teardown),
+		cmocka_unit_test_setup_teardown(members_compute_what_one_stage_does, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_member_names_the_items_that_it_cannot_begin, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_contribution_that_is_none_cuts_the_batch, setup, teardown),
 		cmocka_unit_test_setup_teardown(each_token_is_drawn_or_fails_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_file_that_changed_fails_every_item, setup, teardown),
 	};

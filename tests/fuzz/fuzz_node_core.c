@@ -126,7 +126,7 @@ static void take_effect(struct world *w, const struct node_effect *f)
 		if (node_id_is(f->u.connect.peer, w->ids[0]))
 			break;
 		w->n_dialled += f->type == NODE_FX_CONNECT ? 1 : -1;
-		require(w->n_dialled >= 0 && w->n_dialled <= 3);
+		require(w->n_dialled >= 0 && w->n_dialled <= NODE_PEERS_MAX);
 		break;
 	case NODE_FX_EXIT:
 		w->is_over = true;
