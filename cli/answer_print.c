@@ -98,6 +98,20 @@ static double per_second(int32_t n, int64_t ns)
 	return ns > 0 ? n * 1e9 / (double)ns : 0;
 }
 
+static json_t *counts_json(const uint64_t *counts, int32_t n)
+{
+	json_t *a = json_array();
+	for (int32_t i = 0; i < n; i++)
+		json_array_append_new(a, json_integer((json_int_t)counts[i]));
+	return a;
+}
+
+static json_t *group_json(const struct answer_print *p)
+{
+	return json_pack("{s:s, s:i, s:I, s:o, s:o}", "shares", p->opts->tp, "members", p->n_members, "exchanges", (json_int_t)p->group.n_exchanges,
+		"received_bytes", counts_json(p->group.received, p->n_members), "received_messages", counts_json(p->group.n_messages, p->n_members));
+}
+
 static void print_json(struct answer_print *p, const struct answer_result *r)
 {
 	bool has_first = r->first_ns > 0;
@@ -115,6 +129,8 @@ static void print_json(struct answer_print *p, const struct answer_result *r)
 	json_object_set_new(o, "threads", json_integer(options_n_threads(p->opts)));
 	if (p->weights.host != NULL)
 		json_object_set_new(o, "memory", weight_report_json(&p->weights, r->n_tokens));
+	if (p->n_members > 0)
+		json_object_set_new(o, "tp", group_json(p));
 	if (r->end == ANSWER_ERROR)
 		json_object_set_new(o, "error", json_string(r->text));
 	json_dumpf(o, stdout, JSON_COMPACT);

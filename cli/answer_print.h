@@ -27,6 +27,8 @@ struct answer_print {
 	int64_t load_ns, begin_ns;
 	int64_t token_ns, longest_gap_ns; // when the last token came; the longest time between two
 	struct weight_report weights;
+	struct tensor_group_stats group; // with --tp
+	int32_t n_members;               // of it; 0: none
 	bool is_quiet; // nothing more is shown
 };
 

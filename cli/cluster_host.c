@@ -1,6 +1,7 @@
 #include "cli/cluster_host.h"
 
 #include "base/wire_type.h"
+#include "cli/share_words.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,17 @@ static enum err fill_placement(struct cluster_host *h, const struct options *o, 
 	return OK;
 }
 
+static enum err fill_tp(struct cluster_host *h, const struct options *o, struct errmsg *em)
+{
+	uint32_t shares[GROUP_MEMBERS_MAX];
+	int32_t n;
+	if (o->tp == NULL)
+		return OK;
+	struct split_shape shape = engine_split_shape(h->model);
+	enum err e = share_words_parse("--tp", o->tp, shares, &n, em);
+	return e == OK ? tensor_split_make(&shape, SPLIT_GATHER, shares, n, &h->tp, em) : e;
+}
+
 static enum err fill_core(struct cluster_host *h, const struct options *o, int32_t n_slots, const struct cluster_host_serve *serve,
 	struct coordinator_config *c, struct errmsg *em)
 {
@@ -139,6 +151,7 @@ static enum err open_node(struct cluster_host *h, const struct options *o, const
 			.liveness = liveness_defaults, .link_age_ns = LINK_AGE_NS, .keep_bytes = h->budget.keep_bytes,
 			.keep_disk_bytes = o->keep_disk},
 		.memory = h->budget.node,
+		.split = h->tp.n_members > 0 ? &h->tp : NULL,
 		.keep_dir = o->keep_dir ? o->keep_dir : serve->state_dir,
 	};
 	if (serve->keys)
@@ -184,7 +197,11 @@ enum err cluster_host_open_cluster(struct cluster_host *h, const struct options 
 	};
 	enum err e = fill_core(h, o, n_slots, serve, &p.core, em);
 	if (e == OK)
-		e = host_budget_coordinator(o, h->model, h->worker, serve->keys == NULL, h->log, &p.core, &h->budget, em);
+		e = fill_tp(h, o, em);
+	const struct host_budget_ask ask = {.options = o, .model = h->model, .worker = h->worker, .is_alone = serve->keys == NULL, .log = h->log,
+		.split = h->tp.n_members > 0 ? &h->tp : NULL};
+	if (e == OK)
+		e = host_budget_coordinator(&ask, &p.core, &h->budget, em);
 	if (e == OK && serve->keys != NULL)
 		e = offer_profile(h, o, &p, em);
 	p.head_weights = h->budget.head;

@@ -26,6 +26,7 @@ struct cluster_host {
 	struct node_runtime *node;   // NULL with --no-node
 	struct coord_runtime *coord;
 	struct placement_words *placement; // owned; NULL without --place
+	struct tensor_split tp;      // n_members 0 without --tp
 	struct host_budget budget;   // zero without --mem
 	struct host_profile profile; // of serve
 	int64_t load_ns;             // what opening took

@@ -22,6 +22,7 @@ struct measuring {
 	const struct options *o;
 	const struct model *model;
 	struct worker *worker;
+	const struct tensor_split *split;
 	const struct coordinator_config *core;
 	uint64_t program_anon, program_file, kept, blocks;
 };
@@ -56,7 +57,8 @@ static int32_t n_layers_here(const struct options *o, const struct coordinator_c
 static struct engine_config stage_config(const struct measuring *m, int32_t ctx_len, int32_t chunk)
 {
 	return (struct engine_config){.model = m->model, .kernels = worker_kernels(m->worker), .pool = worker_pool(m->worker),
-		.layers = layer_spans_one(0, n_layers_here(m->o, m->core)), .n_slots = m->core->n_slots, .ctx_len = ctx_len, .batch_max = chunk, .wire = m->core->wire};
+		.layers = layer_spans_one(0, n_layers_here(m->o, m->core)), .n_slots = m->core->n_slots, .ctx_len = ctx_len, .batch_max = chunk, .wire = m->core->wire,
+		.split = m->split, .member = MEMBER_EACH};
 }
 
 // to_disk_bytes returns what kept states on their way to disk take.
@@ -114,9 +116,10 @@ static void say(const struct log *log, const struct memory_budget *b)
 		b->chunk);
 }
 
-enum err host_budget_coordinator(const struct options *o, const struct model *model, struct worker *worker, bool is_alone, const struct log *log,
-	struct coordinator_config *c, struct host_budget *out, struct errmsg *em)
+enum err host_budget_coordinator(const struct host_budget_ask *a, struct coordinator_config *c, struct host_budget *out, struct errmsg *em)
 {
+	const struct options *o = a->options;
+	bool is_alone = a->is_alone;
 	*out = (struct host_budget){.keep_bytes = keep_bytes(o, is_alone)};
 	if (o->mem == 0)
 		return OK;
@@ -126,8 +129,8 @@ enum err host_budget_coordinator(const struct options *o, const struct model *mo
 		return e;
 	if (is_alone)
 		c->hop_credits = CREDITS_ALONE;
-	struct measuring m = {.o = o, .model = model, .worker = worker, .core = c, .kept = out->keep_bytes,
-		.blocks = is_alone ? 0 : coord_blocks_bytes(model_file_bytes(model)),
+	struct measuring m = {.o = o, .model = a->model, .worker = a->worker, .split = a->split, .core = c, .kept = out->keep_bytes,
+		.blocks = is_alone ? 0 : coord_blocks_bytes(model_file_bytes(a->model)),
 		.program_anon = now.anon_bytes + (is_alone ? ROOM_ALONE : ROOM_SERVE), .program_file = now.file_bytes};
 	const struct memory_request q = {
 		.cap = o->mem,
@@ -146,10 +149,10 @@ enum err host_budget_coordinator(const struct options *o, const struct model *mo
 	}
 	if (e != OK)
 		return e;
-	say(log, b);
+	say(a->log, b);
 	c->ctx_len = b->ctx_len;
 	c->chunk_max = b->chunk;
-	out->head = (struct residency_limits){.is_capped = true, .bytes = b->head.bytes, .anon_bytes = b->head.anon_bytes, .reader = o->reader, .log = log};
+	out->head = (struct residency_limits){.is_capped = true, .bytes = b->head.bytes, .anon_bytes = b->head.anon_bytes, .reader = o->reader, .log = a->log};
 	// The stage's own part is measured again when it is loaded: with the layers it then has.
 	struct engine_config stage = stage_config(&m, b->ctx_len, b->chunk);
 	struct engine_size s = {0};

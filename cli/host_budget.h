@@ -18,10 +18,19 @@ struct host_budget {
 	uint64_t keep_bytes;            // of states for a lost neighbour
 };
 
+// Whose memory is parted. All borrowed.
+struct host_budget_ask {
+	const struct options *options;
+	const struct model *model;
+	struct worker *worker;
+	bool is_alone;                    // `hearth run`
+	const struct tensor_split *split; // NULL; or layers are computed by this group in one process
+	const struct log *log;
+};
+
 // host_budget_coordinator chooses context and chunk of *c (which holds the defaults, or what was asked for) and what head and node may take.
-// Without --mem it only fills keep_bytes. is_alone: `hearth run`. ERR_LIMIT: what was asked for does not fit, with the arithmetic.
-MUST_USE enum err host_budget_coordinator(const struct options *o, const struct model *model, struct worker *worker, bool is_alone, const struct log *log,
-	struct coordinator_config *c, struct host_budget *out, struct errmsg *em);
+// Without --mem it only fills keep_bytes. ERR_LIMIT: what was asked for does not fit, with the arithmetic.
+MUST_USE enum err host_budget_coordinator(const struct host_budget_ask *a, struct coordinator_config *c, struct host_budget *out, struct errmsg *em);
 // host_budget_node is for a joined node, whose context the coordinator chooses.
 MUST_USE enum err host_budget_node(const struct options *o, const struct model *model, struct host_budget *out, struct errmsg *em);
 

@@ -113,6 +113,9 @@ static const struct option table[] = {
 	{.flag = "--dead-after", .key = "cluster.dead_after", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_INT, .offset = AT(dead_after), .preset = "8000",
 		.min = 100, .max = 600000, .placeholder = "MS",
 		.help = "milliseconds of silence after which a machine counts as lost; Wi-Fi stalls for seconds and lives, so less than 5000 is for wires"},
+	{.flag = "--tp", .commands = FOR_RUN, .kind = OPTION_STRING, .offset = AT(tp), .placeholder = "SHARES", .preset_words = "layers are computed whole",
+		.help = "share each layer among members in these proportions, such as 3:2:1, each on a thread of its own with its own weights: what a "
+			"tensor-parallel group of machines computes, and the same bits"},
 	{.flag = "--wire", .key = "cluster.wire", .commands = FOR_RUN | FOR_SERVE, .kind = OPTION_ENUM, .offset = AT(wire),
 		.choices = wire_words, .preset = "f32", .placeholder = "TYPE",
 		.help = "what hidden states are rounded to at every layer boundary, so that any cut gives the same text"},

@@ -117,6 +117,7 @@ struct options {
 	struct split split;
 	enum plan_way plan;
 	int32_t rounds;
+	const char *tp;
 	bool no_node;
 	struct host_port listen; // serve: where nodes connect
 	struct host_port http;   // always loopback

@@ -38,6 +38,8 @@ static void on_end(void *ctx, const struct answer_result *result)
 	r->has_ended = true;
 	r->end = result->end;
 	weight_report_read(&r->print.weights, &r->print.weights.end);
+	if (node_runtime_group_stats(r->host.node, &r->print.group))
+		r->print.n_members = r->host.tp.n_members;
 	answer_print_end(&r->print, result);
 	loop_stop(&r->host.loop);
 }

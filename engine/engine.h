@@ -23,6 +23,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define MEMBER_EACH (-1) // all members, as threads of this process (engine/tensor_group.h)
+
 struct engine_config {
 	const struct model *model;      // borrowed
 	const struct kernels *kernels;  // borrowed
@@ -37,7 +39,7 @@ struct engine_config {
 	struct residency_limits weights;  // what they may take; zero: no cap
 	bool defer_weights;               // engine_load_weights comes later, before anything is computed
 	const struct tensor_split *split; // NULL: whole layers; else (copied, and of the model's shape) it computes the part of a member of this group
-	int32_t member;                   // (engine/member.h), and no head
+	int32_t member;                   // (engine/member.h), and no head; MEMBER_EACH is for engine/stage_work.h
 };
 
 // Why an item failed: of its first token that did, the layer whose output (or keys and values) could not be carried, and the value.

@@ -21,7 +21,8 @@ struct batch {
 
 struct stage_work {
 	const struct model *model;
-	struct engine *engine;
+	struct engine *engine;       // a group's: of its first member
+	struct tensor_group *group;  // NULL: the engine is all
 	enum wire_type wire;
 	int32_t hidden_dim, vocab_size, batch_max;
 	size_t row_bytes;
@@ -54,16 +55,25 @@ static enum err allocate(struct stage_work *w, bool has_head, struct errmsg *em)
 	return OK;
 }
 
+static bool is_group(const struct engine_config *c)
+{
+	return c->split != NULL && c->member == MEMBER_EACH;
+}
+
 enum err stage_work_open(const struct engine_config *c, struct stage_work **out, struct errmsg *em)
 {
 	struct stage_work *w = calloc(1, sizeof *w);
 	if (w == NULL)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for a stage");
 	enum err e = model_check_unchanged(c->model, em);
-	if (e == OK)
+	if (e == OK && is_group(c))
+		e = tensor_group_open(c, &w->group, em);
+	else if (e == OK)
 		e = engine_open(c, &w->engine, em);
 	if (e != OK)
 		goto fail;
+	if (w->group != NULL)
+		w->engine = tensor_group_first(w->group);
 	w->model = c->model;
 	w->wire = c->wire;
 	w->hidden_dim = engine_hparams(w->engine)->hidden_dim;
@@ -87,7 +97,10 @@ void stage_work_close(struct stage_work *w)
 {
 	if (w == NULL)
 		return;
-	engine_close(w->engine);
+	if (w->group != NULL)
+		tensor_group_close(w->group);
+	else
+		engine_close(w->engine);
 	free(w->hidden);
 	free(w->logits);
 	free(w->candidates);
@@ -96,29 +109,42 @@ void stage_work_close(struct stage_work *w)
 
 enum err stage_work_measure(const struct engine_config *c, struct engine_size *out, struct errmsg *em)
 {
-	enum err e = engine_measure(c, out, em);
+	enum err e = is_group(c) ? tensor_group_measure(c, out, em) : engine_measure(c, out, em);
 	out->bytes += own_bytes(c, model_hparams(c->model));
 	return e;
 }
 
 enum err stage_work_load_weights(struct stage_work *w, const struct residency_limits *limits, struct errmsg *em)
 {
-	return engine_load_weights(w->engine, limits, em);
+	return w->group != NULL ? tensor_group_load_weights(w->group, limits, em) : engine_load_weights(w->engine, limits, em);
 }
 
 void stage_work_drop_weights(struct stage_work *w)
 {
-	engine_drop_weights(w->engine);
+	if (w->group != NULL)
+		tensor_group_drop_weights(w->group);
+	else
+		engine_drop_weights(w->engine);
 }
 
 uint64_t stage_work_bytes(const struct stage_work *w)
 {
-	return engine_bytes(w->engine) + w->own_bytes;
+	return (w->group != NULL ? tensor_group_bytes(w->group) : engine_bytes(w->engine)) + w->own_bytes;
+}
+
+bool stage_work_group_stats(const struct stage_work *w, struct tensor_group_stats *out)
+{
+	if (w->group != NULL)
+		tensor_group_stats_get(w->group, out);
+	return w->group != NULL;
 }
 
 void stage_work_weight_stats(struct stage_work *w, struct residency_stats *out)
 {
-	engine_weight_stats(w->engine, out);
+	if (w->group != NULL)
+		tensor_group_weight_stats(w->group, out);
+	else
+		engine_weight_stats(w->engine, out);
 }
 
 static enum err decode_rows(const struct stage_work *w, const uint8_t *wire, int32_t n, float *out)
@@ -139,7 +165,10 @@ static void encode_rows(const struct stage_work *w, const float *x, int32_t n, u
 
 void stage_work_take_kv(struct stage_work *w, const struct stage_work *from)
 {
-	engine_take_kv(w->engine, from->engine);
+	if (w->group != NULL && from->group != NULL)
+		tensor_group_take_kv(w->group, from->group);
+	else if (w->group == NULL && from->group == NULL)
+		engine_take_kv(w->engine, from->engine);
 }
 
 // take_batch decodes what has arrived. False: the model file is not what it was, which every item says.
@@ -190,7 +219,8 @@ void stage_work_forward(struct stage_work *w, int32_t layer_begin, int32_t layer
 	struct errmsg em;
 	if (!take_batch(w, items, n, &b))
 		return;
-	enum err e = engine_forward_layers(w->engine, layer_begin, layer_end, b.at, b.n, &em);
+	enum err e = w->group != NULL ? tensor_group_forward_layers(w->group, layer_begin, layer_end, b.at, b.n, &em) :
+		engine_forward_layers(w->engine, layer_begin, layer_end, b.at, b.n, &em);
 	settle_batch(w, &b, e, &em);
 }
 

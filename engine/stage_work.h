@@ -8,6 +8,7 @@
 #include "base/sampling.h"
 #include "engine/engine.h"
 #include "engine/logits_hash.h"
+#include "engine/tensor_group.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,7 +23,7 @@ struct stage_item {
 	struct errmsg em; // out, when err: of this item alone
 };
 
-// stage_work_open opens the engine that c describes and the scratch memory around it.
+// stage_work_open opens the engine that c describes, or with MEMBER_EACH the group, and the scratch memory around it.
 MUST_USE enum err stage_work_open(const struct engine_config *c, struct stage_work **out, struct errmsg *em);
 void stage_work_close(struct stage_work *w); // NULL is allowed
 // stage_work_measure tells what one of this config would take, as engine_measure does, with the memory around it.
@@ -32,6 +33,8 @@ MUST_USE enum err stage_work_load_weights(struct stage_work *w, const struct res
 void stage_work_drop_weights(struct stage_work *w);
 uint64_t stage_work_bytes(const struct stage_work *w); // without weights
 void stage_work_weight_stats(struct stage_work *w, struct residency_stats *out); // from any thread
+// stage_work_group_stats tells what the members of a group in this process have sent each other; false: there is none.
+bool stage_work_group_stats(const struct stage_work *w, struct tensor_group_stats *out);
 // stage_work_take_kv copies what another one of the same model has computed in the layers that both run, as engine_take_kv.
 void stage_work_take_kv(struct stage_work *w, const struct stage_work *from);
 // stage_work_forward runs a batch through layers [layer_begin, layer_end) of the stage's.

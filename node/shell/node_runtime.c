@@ -387,6 +387,8 @@ static void fx_load(struct node_runtime *rt, const struct node_effect *f)
 		.ctx_len = f->u.load.ctx_len,
 		.batch_max = f->u.load.chunk_max,
 		.wire = f->u.load.wire,
+		.split = rt->p.split,
+		.member = MEMBER_EACH,
 	};
 	enum err e = set_split(j, f->u.load.group);
 	j->bufs_bytes = (size_t)f->u.load.n_bufs * f->u.load.buf_bytes;
@@ -767,4 +769,9 @@ bool node_runtime_weight_stats(const struct node_runtime *rt, struct residency_s
 		return false;
 	stage_work_weight_stats(rt->work, out);
 	return true;
+}
+
+bool node_runtime_group_stats(const struct node_runtime *rt, struct tensor_group_stats *out)
+{
+	return rt->work != NULL && stage_work_group_stats(rt->work, out);
 }

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "engine/residency.h"
+#include "engine/tensor_group.h"
 #include "engine/worker.h"
 #include "model/model.h"
 #include "node/shell/node_blocks.h"
@@ -36,6 +37,7 @@ struct node_runtime_params {
 	bool is_cached;             // the model is the blocks' file: layers are fetched before they are loaded
 	struct node_config core;   // port is filled in from the listener
 	struct node_memory memory;
+	const struct tensor_split *split; // NULL; else layers are computed by a group of threads in this process (engine/tensor_group.h)
 	const char *keep_dir;      // where kept states go that pass memory; not looked at when core.keep_disk_bytes is 0
 	const struct device_profile *profile; // of this machine, measured before; NULL: it is not known. Copied
 	const struct background_probe_params *probe; // how to measure it, when core.may_probe; loop, worker and on_done are filled in. Copied
@@ -69,5 +71,8 @@ void node_runtime_leave(struct node_runtime *rt);
 
 // node_runtime_weight_stats tells where the weights are; false while it holds no layers.
 bool node_runtime_weight_stats(const struct node_runtime *rt, struct residency_stats *out);
+
+// node_runtime_group_stats tells what the members of a group in this process have sent each other; false: there is none.
+bool node_runtime_group_stats(const struct node_runtime *rt, struct tensor_group_stats *out);
 
 #endif

@@ -83,7 +83,7 @@ static struct host_budget serve_budget(struct world *w, const char *words, bool 
 	struct host_budget b;
 	struct errmsg em;
 	parse(w, is_alone ? FOR_RUN : FOR_SERVE, is_alone ? "run" : "serve", words);
-	if (host_budget_coordinator(&w->opts, w->model, w->worker, is_alone, &quiet, &c, &b, &em) != OK)
+	if (host_budget_coordinator(&(struct host_budget_ask){.options = &w->opts, .model = w->model, .worker = w->worker, .is_alone = is_alone, .log = &quiet}, &c, &b, &em) != OK)
 		fail_msg("%s", em.text);
 	return b;
 }

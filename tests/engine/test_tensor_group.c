@@ -264,7 +264,7 @@ static void try_splits(struct tally *t, const struct model *m, uint64_t seed, in
 static void any_split_gives_the_bits_of_one_engine(void **state)
 {
 	(void)state;
-	static const enum dtype narrow[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_1, DTYPE_Q8_0, DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+	static const enum dtype narrow[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_Q8_0, DTYPE_F32, DTYPE_F16, DTYPE_BF16};
 	static const enum dtype wide[] = {DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K};
 	struct tally t = {0};
 	for (size_t i = 0; i < sizeof narrow / sizeof *narrow; i++) {

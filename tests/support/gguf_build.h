@@ -64,7 +64,7 @@ void gguf_build_finish(struct gguf_build *b);
 
 // A tiny llama model with random weights and a byte-level vocabulary: ids 0 to 2 are <|endoftext|>, <|im_start|> (BOS) and
 // <|im_end|> (EOS), 3 + b is byte b, then merged tokens, then unused ones. Weights depend on the seed alone, and tools/make_tiny_model.py
-// writes the same bytes for the same parameters (not of q5_1 and the K types, which are only here).
+// writes the same bytes for the same parameters (not of q5_0, q5_1 and the K types, which are only here).
 #define TINY_VOCAB_MIN 259
 #define TINY_TYPES_MAX 8
 struct tiny_llama {

@@ -263,6 +263,7 @@ static void fill(struct walk *w, const struct tiny_tensor *x)
 	case DTYPE_BF16: put_floats(w, x); break;
 	case DTYPE_Q4_0:
 	case DTYPE_Q4_1:
+	case DTYPE_Q5_0:
 	case DTYPE_Q5_1:
 	case DTYPE_Q8_0: put_blocks(w, x); break;
 	case DTYPE_Q3_K:

@@ -1,0 +1,24 @@
+"""Layers shared among members: the same bits as one machine's, under a cap as well, and shares that are none."""
+import pytest
+
+PROMPT = "The quick brown fox jumps over the lazy dog and"
+
+
+@pytest.mark.covering
+@pytest.mark.parametrize("options", [("--tp", "3:2:1"), ("--tp", "1:1:1:1:1:1:1"), ("--tp", "0:4:3"), ("--tp", "2:1", "--wire", "bf16"),
+                                     ("--tp", "1:1", "--mem", "150M", "--ctx", "256")])
+def test_members_give_the_bits_of_one_machine(cluster, options):
+    wire = options[2:] if "--wire" in options else ()
+    alone, shared = cluster.run_alone(PROMPT, *wire), cluster.run_alone(PROMPT, *options)
+    assert shared["output_ids"] == alone["output_ids"]
+    assert shared["logits_hash"] == alone["logits_hash"]
+    assert shared["tp"]["members"] == len(options[1].split(":"))
+    assert shared["tp"]["exchanges"] % (4 * 30) == 0
+    assert all(shared["tp"]["received_bytes"])
+
+
+def test_shares_that_are_none_are_refused(cluster):
+    for shares, why in (("3", "shares nothing"), ("0:0", "shares nothing"), ("a:b", "no list of shares"), ("1:2:", "no list of shares"),
+                        (":".join("1" * 17), "more than 16 shares"), ("1:99999999999999999999", "no list of shares")):
+        ran = cluster.command("run", cluster.model, "-p", "x", "--tp", shares, check=False)
+        assert ran.returncode != 0 and why in ran.stderr, ran.stderr
