@@ -21,12 +21,6 @@ enum split_mode {
 	SPLIT_GATHER, // rows everywhere
 };
 
-// Which way contributions go.
-enum split_form {
-	SPLIT_DIRECT, // from each member to every other one
-	SPLIT_HUB,    // to the first member, which passes them on
-};
-
 // What a split depends on; the same in all layers.
 struct split_shape {
 	int32_t n_heads, n_kv_heads; // n_kv_heads divides n_heads

@@ -83,7 +83,7 @@ static enum err fill_placement(struct cluster_host *h, const struct options *o, 
 	c->n_chains = h->placement->n_chains;
 	c->placement = h->placement->chains;
 	c->limits.nodes_max = SWARM_NODES_MAX; // with those who stand by
-	c->n_nodes_min = o->nodes > 0 ? o->nodes : h->placement->n_stages - is_here;
+	c->n_nodes_min = o->nodes > 0 ? o->nodes : h->placement->n_members - is_here;
 	return OK;
 }
 

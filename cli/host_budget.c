@@ -27,6 +27,15 @@ struct measuring {
 	uint64_t program_anon, program_file, kept, blocks;
 };
 
+// share_of returns how many layers' weights a member of a stage holds: its part of each, added up.
+static int32_t share_of(const struct placed_stage *st, int32_t member)
+{
+	uint64_t sum = 0, own = st->members[member].share;
+	for (int32_t i = 0; i < st->n_members; i++)
+		sum += st->members[i].share;
+	return st->n_members == 1 ? st->n_layers : (int32_t)(((uint64_t)st->n_layers * own + sum - 1) / sum);
+}
+
 // placed_layers: those of a placement, or the most of anybody in it: who stands by may take them.
 static int32_t placed_layers(const struct coordinator_config *c)
 {
@@ -34,9 +43,12 @@ static int32_t placed_layers(const struct coordinator_config *c)
 	for (int32_t i = 0; i < c->n_chains; i++) {
 		for (int32_t k = 0; k < c->placement[i].n_stages; k++) {
 			const struct placed_stage *st = &c->placement[i].stages[k];
-			if (strcmp(st->name, c->local_name) == 0)
-				return st->n_layers;
-			most = st->n_layers > most ? st->n_layers : most;
+			for (int32_t j = 0; j < st->n_members; j++) {
+				int32_t n = share_of(st, j);
+				if (strcmp(st->members[j].name, c->local_name) == 0)
+					return n;
+				most = n > most ? n : most;
+			}
 		}
 	}
 	return most;

@@ -104,8 +104,8 @@ static const struct option table[] = {
 		.help = "hold every layer N times: the machines there at the start, N at least, are dealt to N chains, each answers on its own"},
 	{.flag = "--place", .key = "cluster.place", .commands = FOR_SERVE, .kind = OPTION_STRING, .offset = AT(place), .example = "\"a=15,b=15/c=20,d=10\"",
 		.placeholder = "NAME=N,...", .preset_words = "as --plan or --replicas says",
-		.help = "who holds how many layers, by name, in their order; after a slash another chain that holds every layer. Everybody else stands by, and takes "
-			"the layers of one that is lost"},
+		.help = "who holds how many layers, by name, in their order; b:3+c:1=15 lets b and c share each of 15 layers, in parts of three and one; after a slash "
+			"another chain that holds every layer. Everybody else stands by, and takes the layers of one that is lost"},
 	{.flag = "--slots", .key = "cluster.slots", .commands = FOR_SERVE, .kind = OPTION_INT, .offset = AT(slots), .preset = "8",
 		.min = 1, .max = SESSIONS_MAX, .placeholder = "N", .help = "requests computed at once, by each chain; each holds --ctx tokens of cache"},
 	{.flag = "--session-wait", .key = "cluster.session_wait", .commands = FOR_SERVE, .kind = OPTION_INT, .offset = AT(session_wait), .preset = "150",

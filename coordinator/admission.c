@@ -23,8 +23,8 @@ static struct session *longest_waiting(struct coordinator *c)
 // has_suspect: a machine of the ring may be gone. What is under way waits for it; nothing new does, until it is heard or lost.
 static bool has_suspect(const struct coordinator *c, const struct chain *ch)
 {
-	for (int32_t i = 0; i < ch->plan.n_stages; i++)
-		if (coord_links_is_suspect(c, member_of_stage(c, ch, i)))
+	for (struct plan_seat s = {0}; plan_has_seat(&ch->plan, s); s = plan_seat_after(&ch->plan, s))
+		if (coord_links_is_suspect(c, member_of_seat(c, ch, s)))
 			return true;
 	return false;
 }

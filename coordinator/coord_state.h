@@ -14,8 +14,15 @@
 #define LINK_BLOCK 64        // links whose deadlines are looked at together
 #define LINK_BLOCKS_MAX (LINKS_PER_MEMBER * (SWARM_NODES_MAX + 1) / LINK_BLOCK + 1)
 #define LINK_PLACES 8192     // a power of two, more than there are links
-#define PAIRS_MAX STAGES_MAX // neighbours of one ring
+#define PAIRS_MAX (STAGES_MAX * (GROUP_MEMBERS_MAX + 1) / 2) // of one ring: neighbours, and members of each group with each other
 #define PAIR_FIGURES_MAX 512 // ways between two nodes that are remembered: those of eight rings
+
+// Which part of its layers a member has: what it computed of them is of use to the same part only.
+struct layer_part {
+	int32_t n, place; // of a group's members
+	enum split_mode mode;
+	uint32_t shares[GROUP_MEMBERS_MAX];
+};
 
 enum member_state { MEMBER_ABSENT, MEMBER_CONNECTED, MEMBER_READY, MEMBER_REFUSED };
 
@@ -50,8 +57,10 @@ struct member {
 	// boundaries in sent (those for the head it does not keep). kv_epoch 0: nothing.
 	struct plan_epoch kv_epoch;
 	struct layer_set kv, sent;
+	struct layer_part kv_part; // of the layers in kv
 	int32_t chain; // it belongs to; -1: to none. Of one chain, everybody does
 	int32_t stage; // in its chain's plan; -1: none
+	int32_t place; // among the members of that stage: 0 leads it, and is the stage for the ring
 	bool loaded;   // for that plan
 	bool next_direct;
 	uint64_t n_relayed;
@@ -133,7 +142,7 @@ struct proposal {
 struct chain {
 	int32_t index;
 	struct plan plan;
-	int32_t members[STAGES_MAX]; // of its stages, as it was made: where member_of_stage looks first
+	int32_t members[STAGES_MAX]; // leads of its stages, as it was made: where member_of_stage looks first
 	enum plan_state plan_state;
 	bool plan_dirty; // membership changed since the plan was made
 	bool plan_repaired; // made to move little: a better one is made when no answer is under way
@@ -310,7 +319,9 @@ void coord_link_use(struct coordinator *c, struct coord_link *l);
 int32_t member_find(const struct coordinator *c, struct node_id id);
 // member_chain returns the chain a member belongs to, or NULL.
 struct chain *member_chain(const struct coordinator *c, int32_t member);
-int32_t member_of_stage(const struct coordinator *c, const struct chain *ch, int32_t stage); // of its plan; -1: it is no member any more
+// member_of_stage returns who leads a stage of the chain's plan, member_of_seat whoever is in it; -1: it is no member any more.
+int32_t member_of_stage(const struct coordinator *c, const struct chain *ch, int32_t stage);
+int32_t member_of_seat(const struct coordinator *c, const struct chain *ch, struct plan_seat at);
 bool member_is_eligible(const struct member *m);
 void members_restore(struct coordinator *c, const struct coord_event *ev);
 void members_on_model(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx);
@@ -421,6 +432,8 @@ void placement_on_plan(struct coordinator *c, struct chain *ch);
 int32_t placement_spares(const struct coordinator *c, const struct chain *ch, struct node_id *out, int32_t cap);
 int64_t placement_deadline_ns(const struct coordinator *c);
 int32_t placement_n_spares(const struct coordinator *c); // members that stand by
+// placement_layers returns how many layers' worth of memory a place of a stage takes.
+int32_t placement_layers(const struct plan_stage *st, int32_t place);
 // placement_is_enough: before its first plan a cluster waits for n_nodes_min; `why` says how many are there.
 bool placement_is_enough(const struct coordinator *c, char why[REASON_CAP]);
 
@@ -436,8 +449,8 @@ uint32_t admission_n_steps(const struct coordinator *c, const struct chain *ch);
 // recovery_note_ready: a chain's plan is ready. Decides for each of its halted sessions what must be computed again, and notes who holds what from
 // now on.
 void recovery_note_ready(struct coordinator *c, struct chain *ch, struct coord_effects *fx);
-// recovery_note_part: a member gets these layers, and keeps of what it holds what lies in them.
-void recovery_note_part(struct member *m, const struct layer_spans *layers);
+// recovery_note_part: a member gets its part of a stage, and keeps of what it holds what lies in that.
+void recovery_note_part(struct member *m, const struct plan_stage *st, int32_t place);
 
 // sessions.c
 void sessions_init(struct coordinator *c, int32_t *token_memory);

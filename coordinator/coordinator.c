@@ -18,10 +18,21 @@ static int32_t effects_max(const struct coordinator_config *config)
 
 #define EFFECT_BYTES_EACH 86 // most are short
 #define PLAN_BYTES 3072      // of one stage's part; a step may send those of every chain
+#define PEER_BYTES 1400      // of each other member of its group
+
+// group_bytes: each member of a group is told of each other one. A group only loses members.
+static size_t group_bytes(const struct coordinator_config *config)
+{
+	size_t n_peers = 0;
+	for (int32_t i = 0; config->placement != NULL && i < coordinator_n_chains(config); i++)
+		for (int32_t k = 0; k < config->placement[i].n_stages; k++)
+			n_peers += (size_t)config->placement[i].stages[k].n_members * (size_t)(config->placement[i].stages[k].n_members - 1);
+	return n_peers * PEER_BYTES;
+}
 
 static size_t effect_bytes_max(const struct coordinator_config *config)
 {
-	return (size_t)effects_max(config) * EFFECT_BYTES_EACH + (size_t)(coordinator_n_chains(config) - 1) * STAGES_MAX * PLAN_BYTES;
+	return (size_t)effects_max(config) * EFFECT_BYTES_EACH + (size_t)(coordinator_n_chains(config) - 1) * STAGES_MAX * PLAN_BYTES + group_bytes(config);
 }
 
 size_t coordinator_effects_size(const struct coordinator_config *config)
@@ -131,7 +142,7 @@ static void on_peer_link(struct coordinator *c, int32_t member, const struct msg
 	const struct chain *ch = member_chain(c, member);
 	if (ch == NULL || m->u.peer_link.epoch.v != ch->plan.epoch.v || mb->stage < 0)
 		return;
-	mb->next_direct = m->u.peer_link.direct;
+	mb->next_direct = mb->place == 0 && m->u.peer_link.direct;
 	if (!m->u.peer_link.broken)
 		return;
 	// What was on that link is gone, credits too: even when no answer is under way, a new plan must start them afresh.
@@ -480,7 +491,17 @@ static void member_status(const struct coordinator *c, const struct member *m, s
 	out->n_threads = m->hello.n_threads;
 	if (ch == NULL || m->stage < 0)
 		return;
-	out->layers = ch->plan.stages[m->stage].layers;
+	const struct plan_stage *st = &ch->plan.stages[m->stage];
+	out->layers = st->layers;
+	out->place = m->place;
+	out->n_members = st->who.n;
+	out->share = st->who.shares[m->place];
+	for (int32_t i = 0; i < st->who.n; i++)
+		out->share_sum += st->who.shares[i];
+	if (m->place > 0) {
+		text_copy(out->next_link, sizeof out->next_link, "group");
+		return;
+	}
 	int32_t next = planning_next(&ch->plan, m->stage);
 	if (next >= 0 && node_id_is(plan_lead(&ch->plan.stages[next]), m->next_peer))
 		out->next_rtt = m->next_rtt;

@@ -10,7 +10,8 @@
 // Any loss in the ring (a node, a link between two nodes) makes a new plan under a new plan_epoch: nothing of the old one is waited for.
 // Sessions that had a slot keep it, with their tokens, and go on under the new plan: what the stages lost is computed again, no token is
 // drawn twice, and as the arithmetic is canonical the answer is the very one it would have been. Without a plan a session waits up to
-// session_wait_ns. A node lost by a reset is waited for a moment (liveness.rejoin_ns); one that returns later is given work when no
+// session_wait_ns. A stage may be a group of members that share its layers: whoever of them is lost, the others go on with it under the next plan,
+// and as its layers are cut anew, they are computed again. A node lost by a reset is waited for a moment (liveness.rejoin_ns); one that returns later is given work when no
 // answer is under way, or when nothing goes without it. A ring that does nothing for an answer within stall_ns ends that answer and is
 // broken, too: a machine that keeps its links and does not answer is no better than one that is gone.
 #ifndef HEARTH_COORDINATOR_COORDINATOR_H
@@ -59,15 +60,21 @@ struct coordinator_limits {
 	int32_t sessions_max; // requests under way or waiting
 };
 
-// A stage of a chain as its operator wants it: a member by its name.
-struct placed_stage {
+// A stage of a chain as its operator wants it: a member by its name, or a group of them, the first of which leads.
+struct placed_member {
 	char name[NAME_CAP];
+	uint32_t share; // of the group's layers, in any unit; one alone has all whatever it says
+};
+
+struct placed_stage {
 	int32_t n_layers;
+	int32_t n_members;                   // 1 .. GROUP_MEMBERS_MAX; with several at least one share is not 0
+	const struct placed_member *members; // (n_members)
 };
 
 struct placed_chain {
 	int32_t n_stages;
-	const struct placed_stage *stages; // (n_stages) in ring order
+	const struct placed_stage *stages; // (n_stages) in ring order; together at most STAGES_MAX members
 };
 
 struct coordinator_config {
@@ -392,10 +399,12 @@ struct coord_member_status {
 	bool is_local;
 	int32_t chain;       // -1: it stands by
 	int32_t stage;       // -1: not in a plan
+	int32_t place, n_members; // in its stage's group, the lead is 0; n_members 1: it is the stage
+	uint32_t share, share_sum; // it has this part of each of its layers
 	struct layer_spans layers; // of its stage, in each round
 	uint32_t n_threads;
 	char simd[SIMD_NAME_CAP];
-	char next_link[16];  // how it reaches the next stage: "direct", "relay", "head"
+	char next_link[16];  // how it reaches the next stage: "direct", "relay", "head"; "group": it does not lead its own
 	uint64_t n_relayed;  // frames the coordinator passed on for it
 	struct round_trip rtt;      // between it and the coordinator, once a second
 	struct round_trip next_rtt; // between it and the next stage, over their direct link; n 0: none yet

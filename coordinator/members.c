@@ -30,6 +30,11 @@ int32_t member_of_stage(const struct coordinator *c, const struct chain *ch, int
 	return is_same ? m : member_find(c, plan_lead(&ch->plan.stages[stage])); // revoked, and perhaps back in another place
 }
 
+int32_t member_of_seat(const struct coordinator *c, const struct chain *ch, struct plan_seat at)
+{
+	return at.place == 0 ? member_of_stage(c, ch, at.stage) : member_find(c, plan_node(&ch->plan, at));
+}
+
 bool member_is_eligible(const struct member *m)
 {
 	return m->used && !m->pending && m->state == MEMBER_READY && m->has_data && !m->leaving && !m->drained && m->retry_ns == 0;

@@ -1,7 +1,7 @@
 // Which chain a member belongs to, and who takes the place of one that was lost.
 //
 // With a placement each chain has its own layout, which it keeps: a lost member's layers go whole to one that stands by and has room for them, and
-// only when nobody does to the neighbours. Without one, members are dealt to the chains once; a member that comes later goes where one is missed.
+// only when nobody does to the neighbours; of a group, to its other members. Without one, members are dealt to the chains once; a member that comes later goes where one is missed.
 #include "coordinator/coord_state.h"
 
 #include "base/assert.h"
@@ -14,6 +14,15 @@
 static bool is_spare(const struct member *m)
 {
 	return m->chain < 0 && member_is_eligible(m);
+}
+
+int32_t placement_layers(const struct plan_stage *st, int32_t place)
+{
+	uint64_t sum = 0, own = st->who.shares[place];
+	for (int32_t k = 0; k < st->who.n; k++)
+		sum += st->who.shares[k];
+	uint64_t n = ((uint64_t)layer_spans_count(&st->layers) * own + sum - 1) / sum;
+	return n > 0 ? (int32_t)n : 1;
 }
 
 static bool can_hold(const struct member *m, int32_t n_layers)
@@ -31,13 +40,14 @@ static bool is_better(const struct member *a, const struct member *b, const stru
 	return a->hello.layers_max < b->hello.layers_max;
 }
 
-// find_spare returns who stands by for these layers and is not in `p` yet; -1: nobody.
-static int32_t find_spare(const struct coordinator *c, const struct layer_spans *layers, const struct plan *p)
+// find_spare returns who stands by for a place in `p` and is not in that yet; -1: nobody.
+static int32_t find_spare(const struct coordinator *c, const struct plan *p, struct plan_seat at)
 {
-	int32_t best = -1;
+	const struct plan_stage *st = &p->stages[at.stage];
+	int32_t best = -1, n_layers = placement_layers(st, at.place);
 	for (int32_t i = 0; i < c->n_members; i++) {
 		const struct member *m = &c->members[i];
-		if (is_spare(m) && can_hold(m, layer_spans_count(layers)) && (best < 0 || is_better(m, &c->members[best], layers)) && plan_find(p, m->record.id) == NULL)
+		if (is_spare(m) && can_hold(m, n_layers) && (best < 0 || is_better(m, &c->members[best], &st->layers)) && plan_find(p, m->record.id) == NULL)
 			best = i;
 	}
 	return best;
@@ -51,7 +61,7 @@ int32_t placement_spares(const struct coordinator *c, const struct chain *ch, st
 		int32_t k = member_of_stage(c, ch, i), spare;
 		if (k >= 0 && member_is_eligible(&c->members[k]))
 			continue;
-		if ((spare = find_spare(c, &p.stages[i].layers, &p)) < 0)
+		if ((spare = find_spare(c, &p, (struct plan_seat){i, 0})) < 0)
 			continue;
 		out[n] = c->members[spare].record.id;
 		p.stages[i].who = plan_group_one(out[n++]);
@@ -76,6 +86,15 @@ static bool is_called(const struct member *m, const char *name)
 	return m->used && !m->pending && (strcmp(m->record.name, name) == 0 || strcmp(m->hello.name, name) == 0);
 }
 
+static struct node_id id_of(const struct coordinator *c, const struct chain *ch, const char *name)
+{
+	struct node_id none = {{0}};
+	for (int32_t i = 0; i < c->n_members; i++)
+		if (c->members[i].chain == ch->index && is_called(&c->members[i], name))
+			return c->members[i].record.id;
+	return none;
+}
+
 // first_layout is the placement itself; who is not there has no id.
 static void first_layout(const struct coordinator *c, const struct chain *ch, struct plan *out)
 {
@@ -83,11 +102,14 @@ static void first_layout(const struct coordinator *c, const struct chain *ch, st
 	int32_t at = 0;
 	*out = (struct plan){.n_layers = c->config.n_layers, .n_stages = p->n_stages, .n_rounds = 1};
 	for (int32_t i = 0; i < p->n_stages; i++) {
-		out->stages[i].layers = layer_spans_one(at, at + p->stages[i].n_layers);
-		at += p->stages[i].n_layers;
-		for (int32_t k = 0; k < c->n_members; k++)
-			if (c->members[k].chain == ch->index && is_called(&c->members[k], p->stages[i].name))
-				out->stages[i].who = plan_group_one(c->members[k].record.id);
+		const struct placed_stage *st = &p->stages[i];
+		out->stages[i].layers = layer_spans_one(at, at + st->n_layers);
+		at += st->n_layers;
+		out->stages[i].who.n = st->n_members;
+		for (int32_t k = 0; k < st->n_members; k++) {
+			out->stages[i].who.shares[k] = st->n_members > 1 ? st->members[k].share : 1;
+			out->stages[i].who.nodes[k] = id_of(c, ch, st->members[k].name);
+		}
 	}
 }
 
@@ -101,17 +123,36 @@ static bool is_here(const struct coordinator *c, const struct chain *ch, struct 
 
 static bool has_room(const struct coordinator *c, const struct plan *p, char why[REASON_CAP])
 {
-	for (int32_t i = 0; i < p->n_stages; i++) {
-		const struct member *m = &c->members[member_find(c, plan_lead(&p->stages[i]))];
-		int32_t n = layer_spans_count(&p->stages[i].layers);
+	for (struct plan_seat s = {0}; plan_has_seat(p, s); s = plan_seat_after(p, s)) {
+		const struct plan_stage *st = &p->stages[s.stage];
+		const struct member *m = &c->members[member_find(c, plan_node(p, s))];
+		int32_t n = placement_layers(st, s.place);
 		if (can_hold(m, n))
 			continue;
-		char layers[LAYER_SPANS_CAP];
-		layer_spans_print(&p->stages[i].layers, layers);
-		snprintf(why, REASON_CAP, "nobody stands by for layers %s, and node %s has room for %d", layers, m->hello.name, m->hello.layers_max);
+		char layers[LAYER_SPANS_CAP], part[64] = "";
+		layer_spans_print(&st->layers, layers);
+		if (st->who.n > 1)
+			snprintf(part, sizeof part, ", of which it would hold as much as %d,", n);
+		snprintf(why, REASON_CAP, "nobody stands by for layers %s, and node %s%s has room for %d", layers, m->hello.name, part, m->hello.layers_max);
 		return false;
 	}
 	return true;
+}
+
+// stand_in gives places of `base` whose machine is not here to members that stand by. only_lead: of each stage of which nobody is here the first one.
+static void stand_in(const struct coordinator *c, bool is_now, bool only_lead, struct plan *base, struct plan_alive *alive)
+{
+	for (struct plan_seat s = {0}; plan_has_seat(base, s); s = plan_seat_after(base, s)) {
+		struct plan_stage *st = &base->stages[s.stage];
+		bool is_lost = s.place == 0, *is = alive->is[s.stage];
+		for (int32_t k = 0; k < st->who.n; k++)
+			is_lost = is_lost && !is[k];
+		int32_t spare = is[s.place] || (only_lead && !is_lost) ? -1 : find_spare(c, base, s);
+		if (spare < 0 || (is_now && !prefetch_holds(&c->members[spare], &st->layers)))
+			continue;
+		st->who.nodes[s.place] = c->members[spare].record.id;
+		is[s.place] = true;
+	}
 }
 
 bool placement_choose(const struct coordinator *c, const struct chain *ch, bool is_now, struct plan *out, struct plan *base, char why[REASON_CAP])
@@ -125,18 +166,14 @@ bool placement_choose(const struct coordinator *c, const struct chain *ch, bool 
 	else
 		first_layout(c, ch, base);
 	bool may_come = ch->base.n_stages == 0 && c->now_ns - c->enough_ns < PLACED_WAIT_NS;
-	for (int32_t i = 0; i < base->n_stages; i++) {
-		struct plan_stage *st = &base->stages[i];
-		alive.is[i][0] = is_here(c, ch, plan_lead(st));
-		int32_t spare = alive.is[i][0] || may_come ? -1 : find_spare(c, &st->layers, base);
-		if (spare >= 0 && (!is_now || prefetch_holds(&c->members[spare], &st->layers))) {
-			st->who = plan_group_one(c->members[spare].record.id);
-			alive.is[i][0] = true;
-		}
-		n_alive += alive.is[i][0];
-	}
-	if (n_alive == 0 || (may_come && n_alive < base->n_stages))
-		return planning_say_missing(c, why, "machines of this chain", n_alive, base->n_stages);
+	for (struct plan_seat s = {0}; plan_has_seat(base, s); s = plan_seat_after(base, s))
+		alive.is[s.stage][s.place] = is_here(c, ch, plan_node(base, s));
+	for (int32_t pass = 0; !may_come && pass < 2; pass++)
+		stand_in(c, is_now, pass == 0, base, &alive);
+	for (struct plan_seat s = {0}; plan_has_seat(base, s); s = plan_seat_after(base, s))
+		n_alive += alive.is[s.stage][s.place];
+	if (n_alive == 0 || (may_come && n_alive < plan_n_nodes(base)))
+		return planning_say_missing(c, why, "machines of this chain", n_alive, plan_n_nodes(base));
 	enum err e = plan_repair(base, &alive, NULL, 0, out);
 	ASSERT(e == OK); // somebody is left
 	return has_room(c, out, why);
@@ -159,12 +196,20 @@ void placement_on_plan(struct coordinator *c, struct chain *ch)
 
 // ---- giving members to chains
 
+static bool is_of(const struct member *m, const struct placed_stage *st)
+{
+	for (int32_t i = 0; i < st->n_members; i++)
+		if (is_called(m, st->members[i].name))
+			return true;
+	return false;
+}
+
 // named_by returns the chain that a member shall begin in; -1: none.
 static int32_t named_by(const struct coordinator *c, const struct member *m)
 {
 	for (int32_t i = 0; i < c->n_chains; i++)
 		for (int32_t k = 0; c->chains[i].base.n_stages == 0 && k < c->config.placement[i].n_stages; k++)
-			if (is_called(m, c->config.placement[i].stages[k].name))
+			if (is_of(m, &c->config.placement[i].stages[k]))
 				return i;
 	return -1;
 }

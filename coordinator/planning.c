@@ -53,11 +53,15 @@ static struct pair *find_pair(struct coordinator *c, struct node_id a, struct no
 	return NULL;
 }
 
+// is_in_plan: two neighbours in the ring, or two of a group.
 static bool is_in_plan(const struct chain *ch, const struct pair *p)
 {
 	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
+		const struct plan_group *g = &ch->plan.stages[i].who;
 		int32_t next = planning_next(&ch->plan, i);
 		if (next >= 0 && is_pair(p, plan_lead(&ch->plan.stages[i]), plan_lead(&ch->plan.stages[next])))
+			return true;
+		if (plan_group_find(g, p->a) >= 0 && plan_group_find(g, p->b) >= 0)
 			return true;
 	}
 	return false;
@@ -80,13 +84,34 @@ static struct pair *find_hop(struct coordinator *c, const struct plan *p, int32_
 	return find_pair(c, plan_lead(&p->stages[stage]), plan_lead(&p->stages[planning_next(p, stage)]));
 }
 
-// missing_pair returns the first stage whose hop to the next one has no key yet, or -1.
-static int32_t missing_pair(struct coordinator *c, const struct chain *ch)
+// missing_in_group: the node on this machine is reached through the coordinator, and needs no key.
+static bool missing_in_group(struct coordinator *c, const struct plan_group *g, struct pair *out)
 {
-	for (int32_t i = 0; i < ch->plan.n_stages; i++)
-		if (planning_is_between_machines(c, ch, i) && find_hop(c, &ch->plan, i) == NULL)
-			return i;
-	return -1;
+	for (int32_t i = 0; i < g->n; i++) {
+		for (int32_t k = i + 1; k < g->n; k++) {
+			bool has_local = c->config.has_local_node && (node_id_is(g->nodes[i], c->config.self) || node_id_is(g->nodes[k], c->config.self));
+			if (has_local || find_pair(c, g->nodes[i], g->nodes[k]) != NULL)
+				continue;
+			*out = (struct pair){.a = g->nodes[i], .b = g->nodes[k]};
+			return true;
+		}
+	}
+	return false;
+}
+
+// missing_pair finds two that have a link under the chain's plan, and no key for it yet.
+static bool missing_pair(struct coordinator *c, const struct chain *ch, struct pair *out)
+{
+	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
+		int32_t next = planning_next(&ch->plan, i);
+		if (planning_is_between_machines(c, ch, i) && find_hop(c, &ch->plan, i) == NULL) {
+			*out = (struct pair){.a = plan_lead(&ch->plan.stages[i]), .b = plan_lead(&ch->plan.stages[next])};
+			return true;
+		}
+		if (missing_in_group(c, &ch->plan.stages[i].who, out))
+			return true;
+	}
+	return false;
 }
 
 void planning_on_random(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
@@ -94,11 +119,11 @@ void planning_on_random(struct coordinator *c, const struct coord_event *ev, str
 	c->random_asked = false;
 	for (int32_t i = 0; i < c->n_chains; i++) {
 		const struct chain *ch = &c->chains[i];
-		int32_t stage = ch->plan_state == PLAN_KEYS ? missing_pair(c, ch) : -1;
-		struct pair *p = stage >= 0 ? free_pair(c) : NULL;
+		struct pair missing;
+		struct pair *p = ch->plan_state == PLAN_KEYS && missing_pair(c, ch, &missing) ? free_pair(c) : NULL;
 		if (p == NULL)
 			continue;
-		*p = (struct pair){.a = plan_lead(&ch->plan.stages[stage]), .b = plan_lead(&ch->plan.stages[planning_next(&ch->plan, stage)]), .used = true};
+		*p = (struct pair){.a = missing.a, .b = missing.b, .used = true};
 		memcpy(p->psk, ev->u.random.bytes, KEY_BYTES);
 		planning_pump(c, fx);
 		return;
@@ -144,31 +169,56 @@ bool coordinator_find_peer(const struct coordinator *c, struct node_id id, struc
 	return true;
 }
 
-static void send_plan(struct coordinator *c, const struct chain *ch, int32_t stage, struct coord_effects *fx)
+// fill_group names the members of a stage to the one at `self`. One on this machine has neither key nor address: it is reached through the coordinator.
+static void fill_group(struct coordinator *c, const struct plan_group *g, int32_t self, struct msg_group *out)
 {
-	int32_t member = member_of_stage(c, ch, stage);
-	struct msg m = {.type = MSG_PLAN};
-	struct msg_plan *p = &m.u.plan;
-	p->epoch = ch->plan.epoch;
-	p->n_stages = ch->plan.n_stages;
-	p->stage = stage;
-	p->layers = ch->plan.stages[stage].layers;
-	p->wire = c->config.wire;
-	p->n_slots = c->config.n_slots;
-	p->ctx_len = c->config.ctx_len;
-	p->chunk_max = c->config.chunk_max;
-	p->hop_credits = ch->hop_credits;
+	static const uint8_t none[KEY_BYTES];
+	if (g->n == 1)
+		return;
+	*out = (struct msg_group){.n_members = g->n, .self = self, .mode = g->mode, .hub = g->hub - 1};
+	memcpy(out->shares, g->shares, (size_t)g->n * sizeof g->shares[0]);
+	for (int32_t i = 0; i < g->n; i++) {
+		const struct pair *p = find_pair(c, g->nodes[self], g->nodes[i]);
+		if (i != self)
+			fill_peer(&c->members[member_find(c, g->nodes[i])], p != NULL ? p->psk : none, &out->members[i]);
+	}
+}
+
+// fill_neighbours: a group's lead has those of its stage, the others have none.
+static void fill_neighbours(struct coordinator *c, const struct chain *ch, int32_t stage, struct msg_plan *p)
+{
 	int32_t prev = prev_of(&ch->plan, stage), next = planning_next(&ch->plan, stage);
 	if (prev >= 0 && planning_is_between_machines(c, ch, prev))
 		fill_peer(&c->members[member_of_stage(c, ch, prev)], find_hop(c, &ch->plan, prev)->psk, &p->prev);
 	if (planning_is_between_machines(c, ch, stage))
 		fill_peer(&c->members[member_of_stage(c, ch, next)], find_hop(c, &ch->plan, stage)->psk, &p->next);
-	recovery_note_part(&c->members[member], &p->layers);
-	c->members[member].stage = stage;
-	c->members[member].told = ch->plan.epoch;
-	c->members[member].loaded = false;
-	c->members[member].next_direct = false;
-	coord_send_msg(c, member, &m, fx);
+}
+
+static void send_plan(struct coordinator *c, const struct chain *ch, struct plan_seat at, struct coord_effects *fx)
+{
+	const struct plan_stage *st = &ch->plan.stages[at.stage];
+	struct member *mb = &c->members[member_of_seat(c, ch, at)];
+	struct msg m = {.type = MSG_PLAN};
+	struct msg_plan *p = &m.u.plan;
+	p->epoch = ch->plan.epoch;
+	p->n_stages = ch->plan.n_stages;
+	p->stage = at.stage;
+	p->layers = st->layers;
+	p->wire = c->config.wire;
+	p->n_slots = c->config.n_slots;
+	p->ctx_len = c->config.ctx_len;
+	p->chunk_max = c->config.chunk_max;
+	p->hop_credits = ch->hop_credits;
+	if (at.place == 0)
+		fill_neighbours(c, ch, at.stage, p);
+	fill_group(c, &st->who, at.place, &p->group);
+	recovery_note_part(mb, st, at.place);
+	mb->stage = at.stage;
+	mb->place = at.place;
+	mb->told = ch->plan.epoch;
+	mb->loaded = false;
+	mb->next_direct = false;
+	coord_send_msg(c, (int32_t)(mb - c->members), &m, fx);
 }
 
 static void send_all(struct coordinator *c, struct chain *ch, struct coord_effects *fx)
@@ -176,8 +226,8 @@ static void send_all(struct coordinator *c, struct chain *ch, struct coord_effec
 	ch->plan_state = PLAN_LOADING;
 	c->has_news = true;
 	ring_reset(c, ch);
-	for (int32_t i = 0; i < ch->plan.n_stages; i++)
-		send_plan(c, ch, i, fx);
+	for (struct plan_seat s = {0}; plan_has_seat(&ch->plan, s); s = plan_seat_after(&ch->plan, s))
+		send_plan(c, ch, s, fx);
 	snprintf(ch->waiting_for, sizeof ch->waiting_for, "the nodes are loading their layers");
 }
 
@@ -414,7 +464,7 @@ void planning_note(struct coordinator *c, const struct member *m, bool is_news)
 		bool is_own = m != NULL && m->chain == i, is_new = (is_own && is_news) || ((is_own || m == NULL) && ch->plan_state != PLAN_READY);
 		// Who stands by is news to a chain that has nobody for some layers, and none to one that loads: that would begin again.
 		bool is_missed = m != NULL && m->chain < 0 &&
-			(ch->plan_state == PLAN_NONE || (ch->plan_state == PLAN_READY && ch->plan.n_stages < ch->base.n_stages));
+			(ch->plan_state == PLAN_NONE || (ch->plan_state == PLAN_READY && plan_n_nodes(&ch->plan) < plan_n_nodes(&ch->base)));
 		ch->plan_dirty = ch->plan_dirty || is_new || is_missed;
 	}
 }
@@ -498,8 +548,8 @@ static void make_plan(struct coordinator *c, struct chain *ch, struct coord_effe
 // may_come_back: somebody of the lost plan was lost by a reset a moment ago. With it nothing need be loaded anew.
 static bool may_come_back(const struct coordinator *c, const struct chain *ch)
 {
-	for (int32_t i = 0; c->now_ns < ch->grace_ns && i < ch->plan.n_stages; i++) {
-		int32_t k = member_of_stage(c, ch, i);
+	for (struct plan_seat s = {0}; c->now_ns < ch->grace_ns && plan_has_seat(&ch->plan, s); s = plan_seat_after(&ch->plan, s)) {
+		int32_t k = member_of_seat(c, ch, s);
 		if (k >= 0 && !member_is_eligible(&c->members[k]) && !c->members[k].leaving && !c->members[k].drained && !c->members[k].load_failed)
 			return true;
 	}
@@ -508,8 +558,8 @@ static bool may_come_back(const struct coordinator *c, const struct chain *ch)
 
 static bool somebody_leaves(const struct coordinator *c, const struct chain *ch)
 {
-	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
-		int32_t k = member_of_stage(c, ch, i);
+	for (struct plan_seat s = {0}; plan_has_seat(&ch->plan, s); s = plan_seat_after(&ch->plan, s)) {
+		int32_t k = member_of_seat(c, ch, s);
 		if (k >= 0 && (c->members[k].leaving || c->members[k].drained))
 			return true;
 	}
@@ -541,7 +591,8 @@ static void pump_chain(struct coordinator *c, struct chain *ch, struct coord_eff
 	if (should_plan(c, ch))
 		make_plan(c, ch, fx);
 	if (ch->plan_state == PLAN_KEYS) {
-		if (missing_pair(c, ch) < 0) {
+		struct pair missing;
+		if (!missing_pair(c, ch, &missing)) {
 			send_all(c, ch, fx);
 		} else if (!c->random_asked) {
 			c->random_asked = true;
@@ -644,7 +695,8 @@ static void on_ready(struct coordinator *c, struct chain *ch, struct coord_effec
 	ch->plan_state = PLAN_READY;
 	c->had_plan = true;
 	ch->waiting_for[0] = '\0';
-	coord_log(fx, LOG_INFO, "ready: %d layers on %d %s", ch->plan.n_layers, ch->plan.n_stages, ch->plan.n_stages == 1 ? "machine" : "machines");
+	int32_t n = plan_n_nodes(&ch->plan);
+	coord_log(fx, LOG_INFO, "ready: %d layers on %d %s", ch->plan.n_layers, n, n == 1 ? "machine" : "machines");
 	recovery_note_ready(c, ch, fx);
 }
 
@@ -677,8 +729,8 @@ void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch
 		m->detail[0] = '\0';
 	m->load_failed = false;
 	backoff_reset(&m->backoff);
-	for (int32_t i = 0; i < ch->plan.n_stages; i++)
-		if (!c->members[member_of_stage(c, ch, i)].loaded)
+	for (struct plan_seat s = {0}; plan_has_seat(&ch->plan, s); s = plan_seat_after(&ch->plan, s))
+		if (!c->members[member_of_seat(c, ch, s)].loaded)
 			return;
 	on_ready(c, ch, fx);
 }

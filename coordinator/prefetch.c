@@ -23,9 +23,9 @@ static bool holds(const struct member *m, const struct layer_spans *layers)
 
 bool prefetch_is_here(const struct coordinator *c, const struct plan *p)
 {
-	for (int32_t i = 0; i < p->n_stages; i++) {
-		int32_t k = member_find(c, plan_lead(&p->stages[i]));
-		if (k < 0 || !holds(&c->members[k], &p->stages[i].layers))
+	for (struct plan_seat s = {0}; plan_has_seat(p, s); s = plan_seat_after(p, s)) {
+		int32_t k = member_find(c, plan_node(p, s));
+		if (k < 0 || !holds(&c->members[k], &p->stages[s.stage].layers))
 			return false;
 	}
 	return true;
@@ -44,8 +44,8 @@ static bool is_staying(const struct chain *ch, const struct member *m)
 
 static bool all_are(const struct coordinator *c, const struct chain *ch, const struct plan *p, bool (*test)(const struct chain *, const struct member *))
 {
-	for (int32_t i = 0; i < p->n_stages; i++) {
-		int32_t k = member_find(c, plan_lead(&p->stages[i]));
+	for (struct plan_seat s = {0}; plan_has_seat(p, s); s = plan_seat_after(p, s)) {
+		int32_t k = member_find(c, plan_node(p, s));
 		if (k < 0 || c->members[k].chain != ch->index || !test(ch, &c->members[k]))
 			return false;
 	}

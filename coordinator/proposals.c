@@ -112,7 +112,7 @@ static int64_t n_positions_kept(const struct coordinator *c, const struct chain 
 static int32_t n_layers_moved(const struct plan *from, const struct plan *to)
 {
 	int32_t n = 0;
-	for (int32_t i = 0; i < to->n_stages; i++) {
+	for (int32_t i = 0; i < to->n_stages; i++) { // of plans that it made, which have no groups
 		const struct plan_stage *old = plan_find(from, plan_lead(&to->stages[i]));
 		for (int32_t r = 0; r < to->stages[i].layers.n; r++)
 			for (int32_t layer = to->stages[i].layers.at[r].begin; layer < to->stages[i].layers.at[r].end; layer++)

@@ -1,6 +1,7 @@
 // After a loss: what of a session must be computed again, and from whose states.
 //
-// A layer's keys and values are there when its machine held it under the plan the session ran under, and has held it since. The layers from the
+// A layer's keys and values are there when its machine held it under the plan the session ran under, and has held it since; of a group, when each
+// member did, and the same part of it. The layers from the
 // first one that lacks them to the last are run again, over every position that was done. What goes into them is what the nearest stage
 // before them has kept of what it sent; before the first layer, the embedding of the tokens.
 #include "coordinator/coord_state.h"
@@ -8,24 +9,46 @@
 #include "base/assert.h"
 #include "base/log.h"
 
-static bool holds(const struct member *m, struct plan_epoch epoch, int32_t layer)
+static struct layer_part part_of(const struct plan_group *g, int32_t place)
 {
-	return m->kv_epoch.v == epoch.v && layer_set_has(&m->kv, layer);
+	struct layer_part p = {.n = g->n, .place = place, .mode = g->mode};
+	memcpy(p.shares, g->shares, sizeof p.shares);
+	return p;
+}
+
+static bool is_part(const struct layer_part *a, const struct layer_part *b)
+{
+	return a->n == b->n && a->place == b->place && a->mode == b->mode && memcmp(a->shares, b->shares, sizeof a->shares) == 0;
+}
+
+// stage_holds tells which of a stage's layers have everything of a session of this epoch.
+static struct layer_set stage_holds(const struct coordinator *c, const struct chain *ch, int32_t stage, struct plan_epoch epoch)
+{
+	const struct plan_group *g = &ch->plan.stages[stage].who;
+	struct layer_set all = layer_set_of(&ch->plan.stages[stage].layers);
+	for (int32_t k = 0; k < g->n; k++) {
+		static const struct layer_set none;
+		const struct member *m = &c->members[member_of_seat(c, ch, (struct plan_seat){stage, k})];
+		struct layer_part part = part_of(g, k);
+		layer_set_keep(&all, m->kv_epoch.v == epoch.v && is_part(&part, &m->kv_part) ? &m->kv : &none);
+	}
+	return all;
 }
 
 // find_lost returns the range of layers from the first to the last that has nothing of the session; false: none has not.
 static bool find_lost(const struct coordinator *c, const struct chain *ch, struct plan_epoch epoch, int32_t *begin, int32_t *end)
 {
+	struct layer_set held = {0};
+	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
+		struct layer_set here = stage_holds(c, ch, i, epoch);
+		layer_set_join(&held, &here);
+	}
 	*begin = *end = -1;
-	for (int32_t i = 0; i < plan_n_spans(&ch->plan); i++) {
-		const struct layer_span *span = plan_span(&ch->plan, i);
-		const struct member *m = &c->members[member_of_stage(c, ch, i % ch->plan.n_stages)];
-		for (int32_t layer = span->begin; layer < span->end; layer++) {
-			if (holds(m, epoch, layer))
-				continue;
-			*begin = *begin < 0 ? layer : *begin;
-			*end = layer + 1;
-		}
+	for (int32_t layer = 0; layer < ch->plan.n_layers; layer++) {
+		if (layer_set_has(&held, layer))
+			continue;
+		*begin = *begin < 0 ? layer : *begin;
+		*end = layer + 1;
 	}
 	return *begin >= 0;
 }
@@ -84,19 +107,24 @@ void recovery_note_ready(struct coordinator *c, struct chain *ch, struct coord_e
 		s->kv_epoch = ch->plan.epoch;
 		c->n_recovered++;
 	}
-	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
-		struct member *m = &c->members[member_of_stage(c, ch, i)];
+	for (struct plan_seat s = {0}; plan_has_seat(&ch->plan, s); s = plan_seat_after(&ch->plan, s)) {
+		const struct plan_stage *st = &ch->plan.stages[s.stage];
+		struct member *m = &c->members[member_of_seat(c, ch, s)];
 		m->kv_epoch = ch->plan.epoch;
-		m->kv = layer_set_of(&ch->plan.stages[i].layers);
+		m->kv = layer_set_of(&st->layers);
 		memset(&m->sent, 0, sizeof m->sent);
-		for (int32_t r = 0; r < ch->plan.n_rounds; r++)
-			if (r * ch->plan.n_stages + i + 1 < plan_n_spans(&ch->plan))
-				layer_set_add(&m->sent, ch->plan.stages[i].layers.at[r].end);
+		for (int32_t r = 0; s.place == 0 && r < ch->plan.n_rounds; r++)
+			if (r * ch->plan.n_stages + s.stage + 1 < plan_n_spans(&ch->plan))
+				layer_set_add(&m->sent, st->layers.at[r].end);
 	}
 }
 
-void recovery_note_part(struct member *m, const struct layer_spans *layers)
+void recovery_note_part(struct member *m, const struct plan_stage *st, int32_t place)
 {
-	struct layer_set part = layer_set_of(layers);
-	layer_set_keep(&m->kv, &part);
+	struct layer_set layers = layer_set_of(&st->layers);
+	struct layer_part part = part_of(&st->who, place);
+	if (!is_part(&part, &m->kv_part))
+		memset(&m->kv, 0, sizeof m->kv);
+	m->kv_part = part;
+	layer_set_keep(&m->kv, &layers);
 }

@@ -28,7 +28,7 @@ void ring_reset(struct coordinator *c, struct chain *ch)
 void ring_on_retired(struct coordinator *c, int32_t member)
 {
 	struct chain *ch = member_chain(c, member);
-	bool is_first = ch != NULL && ch->plan_state == PLAN_READY && c->members[member].stage == 0;
+	bool is_first = ch != NULL && ch->plan_state == PLAN_READY && c->members[member].stage == 0 && c->members[member].place == 0;
 	if (is_first && ch->credits_out < ch->hop_credits)
 		ch->draining = true;
 }
@@ -189,7 +189,7 @@ static void relay(struct coordinator *c, struct coord_link *l, struct coord_link
 static bool is_hop(const struct coordinator *c, const struct chain *ch, const struct coord_link *l, uint16_t src, uint16_t dst, int32_t step)
 {
 	int32_t n = plan_n_spans(&ch->plan);
-	return src < n && src % ch->plan.n_stages == c->members[l->member].stage && dst < n && dst == src + step;
+	return c->members[l->member].place == 0 && src < n && src % ch->plan.n_stages == c->members[l->member].stage && dst < n && dst == src + step;
 }
 
 // relay_step: who ignores its credits is closed here, before the queue of the one that it floods is full.
@@ -227,6 +227,35 @@ static void relay_credit(struct coordinator *c, struct chain *ch, struct coord_l
 	relay(c, l, coord_link_of(c, member_of_stage(c, ch, cr->dst_span % ch->plan.n_stages), COORD_LINK_DATA), fx);
 }
 
+// is_part_of tells whether a member may send a contribution to another: its own, or, as the hub of their group, anybody's.
+static bool is_part_of(const struct member *m, const struct plan_group *g, const struct part *p)
+{
+	bool is_own = p->src == m->place, is_passed_on = g->hub == m->place + 1;
+	return p->stage == m->stage && p->src < g->n && p->dst < g->n && p->dst != m->place && (is_own || is_passed_on);
+}
+
+static void on_part(struct coordinator *c, struct coord_link *l, const uint8_t *data, size_t len, struct coord_effects *fx)
+{
+	struct part p;
+	if (part_decode(data, len, &p) != OK) {
+		bad_peer(c, l, "a malformed contribution", fx);
+		return;
+	}
+	const struct member *m = &c->members[l->member];
+	const struct chain *ch = member_chain(c, l->member);
+	if (ch == NULL || p.epoch.v != ch->plan.epoch.v || ch->plan_state != PLAN_READY)
+		return;
+	if (m->stage < 0 || !is_part_of(m, &ch->plan.stages[m->stage].who, &p)) {
+		bad_peer(c, l, "a contribution for somebody else than its group", fx);
+		return;
+	}
+	int32_t dst = member_of_seat(c, ch, (struct plan_seat){m->stage, p.dst});
+	struct coord_link *to = dst >= 0 ? coord_link_of(c, dst, COORD_LINK_DATA) : NULL;
+	relay(c, l, to, fx);
+	if (to != NULL)
+		coord_links_on_sent(c, to, p.payload_len, fx);
+}
+
 // ---- frames
 
 static void on_step(struct coordinator *c, struct coord_link *l, const uint8_t *data, size_t len, struct coord_effects *fx)
@@ -241,7 +270,7 @@ static void on_step(struct coordinator *c, struct coord_link *l, const uint8_t *
 		return;
 	if (st.dst_span != SPAN_HEAD)
 		relay_step(c, ch, l, &st, fx);
-	else if (c->members[l->member].stage != ch->plan.n_stages - 1 || st.src_span != plan_n_spans(&ch->plan) - 1)
+	else if (c->members[l->member].stage != ch->plan.n_stages - 1 || c->members[l->member].place != 0 || st.src_span != plan_n_spans(&ch->plan) - 1)
 		bad_peer(c, l, "a step to the head from a stage that is not the last", fx);
 	else
 		on_reply(c, ch, l, &st, fx);
@@ -261,7 +290,7 @@ static void on_credit(struct coordinator *c, struct coord_link *l, const uint8_t
 		relay_credit(c, ch, l, &cr, fx);
 		return;
 	}
-	if (c->members[l->member].stage != 0 || cr.src_span != 0 || cr.n > ch->hop_credits - ch->credits_out) {
+	if (c->members[l->member].stage != 0 || c->members[l->member].place != 0 || cr.src_span != 0 || cr.n > ch->hop_credits - ch->credits_out) {
 		bad_peer(c, l, "a credit that was not owed", fx);
 		return;
 	}
@@ -275,6 +304,7 @@ void ring_on_frame(struct coordinator *c, struct coord_link *l, const uint8_t *d
 	switch (len > 0 ? data[0] : 0) {
 	case FRAME_STEP: on_step(c, l, data, len, fx); return;
 	case FRAME_CREDIT: on_credit(c, l, data, len, fx); return;
+	case FRAME_PART: on_part(c, l, data, len, fx); return;
 	default: bad_peer(c, l, "an unknown frame on a data link", fx); return;
 	}
 }

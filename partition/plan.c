@@ -89,11 +89,12 @@ static int32_t n_gaps(const struct plan *p, const struct plan_alive *alive)
 // mend gives the places of who is lost to spares, and takes out those for which there is none. Somebody is left.
 static void mend(struct plan_group *g, const bool *alive, const struct node_id **spares, int32_t *n_spares)
 {
-	struct plan_group left = {.mode = g->mode, .form = g->form};
+	struct plan_group left = {.mode = g->mode};
 	uint64_t sum = 0;
 	for (int32_t k = 0; k < g->n; k++) {
 		if (!alive[k] && *n_spares == 0)
 			continue;
+		left.hub = g->hub == k + 1 ? left.n + 1 : left.hub;
 		left.nodes[left.n] = alive[k] ? g->nodes[k] : *(*spares)++;
 		*n_spares -= !alive[k];
 		left.shares[left.n++] = g->shares[k];
@@ -183,15 +184,14 @@ static bool is_group(const struct plan_group *g)
 	uint64_t sum = 0;
 	for (int32_t k = 0; k < g->n && k < GROUP_MEMBERS_MAX; k++)
 		sum += g->shares[k];
-	return g->n >= 1 && g->n <= GROUP_MEMBERS_MAX && sum > 0;
+	return g->n >= 1 && g->n <= GROUP_MEMBERS_MAX && g->hub >= 0 && g->hub <= g->n && sum > 0;
 }
 
 static bool is_once(const struct plan *p, struct node_id node)
 {
 	int32_t n = 0;
-	for (int32_t i = 0; i < p->n_stages; i++)
-		for (int32_t k = 0; k < p->stages[i].who.n; k++)
-			n += node_id_is(p->stages[i].who.nodes[k], node);
+	for (struct plan_seat s = {0}; plan_has_seat(p, s); s = plan_seat_after(p, s))
+		n += node_id_is(plan_node(p, s), node);
 	return n == 1;
 }
 
@@ -202,10 +202,9 @@ static bool are_groups(const struct plan *p)
 			return false;
 	if (plan_n_nodes(p) > STAGES_MAX)
 		return false;
-	for (int32_t i = 0; i < p->n_stages; i++)
-		for (int32_t k = 0; k < p->stages[i].who.n; k++)
-			if (!is_once(p, p->stages[i].who.nodes[k]))
-				return false;
+	for (struct plan_seat s = {0}; plan_has_seat(p, s); s = plan_seat_after(p, s))
+		if (!is_once(p, plan_node(p, s)))
+			return false;
 	return true;
 }
 

@@ -26,7 +26,7 @@ struct plan_group {
 	struct node_id nodes[GROUP_MEMBERS_MAX]; // (n) the first is the lead: for the ring it is the stage, and its steps come to it and leave from it
 	uint32_t shares[GROUP_MEMBERS_MAX];      // (n) of each layer, in any unit; at least one is not 0. A plain stage's is 1
 	enum split_mode mode;
-	enum split_form form;
+	int32_t hub; // member hub - 1 passes on what the others contribute; 0: each sends to each
 };
 
 struct plan_stage {
@@ -108,6 +108,27 @@ static inline const struct plan_stage *plan_find(const struct plan *p, struct no
 		if (plan_group_find(&p->stages[i].who, node) >= 0)
 			return &p->stages[i];
 	return NULL;
+}
+
+// A machine's place in a plan; those of a stage follow each other. For (seat = {0}; plan_has_seat; seat = plan_seat_after) is everybody.
+struct plan_seat {
+	int32_t stage, place; // place 0 is the lead
+};
+
+static inline bool plan_has_seat(const struct plan *p, struct plan_seat at)
+{
+	return at.stage < p->n_stages;
+}
+
+static inline struct plan_seat plan_seat_after(const struct plan *p, struct plan_seat at)
+{
+	bool is_last = at.place + 1 >= p->stages[at.stage].who.n;
+	return is_last ? (struct plan_seat){at.stage + 1, 0} : (struct plan_seat){at.stage, at.place + 1};
+}
+
+static inline struct node_id plan_node(const struct plan *p, struct plan_seat at)
+{
+	return p->stages[at.stage].who.nodes[at.place];
 }
 
 static inline int32_t plan_n_nodes(const struct plan *p)

@@ -40,6 +40,7 @@ struct swarm {
 	int32_t *devices;             // (n_machines)
 	struct volunteer *volunteers; // (n_machines)
 	struct placed_stage *stages;  // (n_chains, STAGES_MAX)
+	struct placed_member *placed; // likewise: a stage is one machine
 	struct placed_chain chains[CHAINS_MAX];
 	struct watch *watches; // (n_requests)
 	struct rng rng_stay;
@@ -117,9 +118,10 @@ static enum err place(struct swarm *h, struct errmsg *em)
 			if (ch->n_stages == STAGES_MAX)
 				return errmsg_fail(em, ERR_RANGE, "placement: a chain has more than %d machines: let them hold more layers", STAGES_MAX);
 			int32_t n = h->machines[member].layers_max < left ? h->machines[member].layers_max : left;
-			struct placed_stage *st = &stages[ch->n_stages++];
-			memcpy(st->name, h->machines[member].name, NAME_CAP);
-			st->n_layers = n;
+			struct placed_member *m = &h->placed[c * STAGES_MAX + ch->n_stages];
+			*m = (struct placed_member){.share = 1};
+			memcpy(m->name, h->machines[member].name, NAME_CAP);
+			stages[ch->n_stages++] = (struct placed_stage){.n_layers = n, .n_members = 1, .members = m};
 			left -= n;
 		}
 		h->r->chains[c].n_stages = ch->n_stages;
@@ -180,15 +182,16 @@ static enum err allocate(struct swarm *h, struct errmsg *em)
 {
 	size_t n = (size_t)h->n_machines, n_stages = (size_t)h->s->swarm.n_chains * STAGES_MAX, n_requests = (size_t)n_requests_max(h->s);
 	size_t bytes = scenario_swarm_network_bytes(h->n_machines) + n * (sizeof *h->machines + sizeof *h->devices + sizeof *h->volunteers) +
-		n_stages * sizeof *h->stages + n_requests * sizeof *h->watches + 4096;
+		n_stages * (sizeof *h->stages + sizeof *h->placed) + n_requests * sizeof *h->watches + 4096;
 	if (arena_open(bytes, &h->arena) != OK)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for a swarm of %d machines", h->n_machines);
 	h->machines = arena_alloc(&h->arena, n, sizeof *h->machines);
 	h->devices = arena_alloc(&h->arena, n, sizeof *h->devices);
 	h->volunteers = arena_alloc(&h->arena, n, sizeof *h->volunteers);
 	h->stages = arena_alloc(&h->arena, n_stages, sizeof *h->stages);
+	h->placed = arena_alloc(&h->arena, n_stages, sizeof *h->placed);
 	h->watches = arena_alloc(&h->arena, n_requests, sizeof *h->watches);
-	ASSERT(h->machines && h->devices && h->volunteers && h->stages && h->watches);
+	ASSERT(h->machines && h->devices && h->volunteers && h->stages && h->placed && h->watches);
 	return OK;
 }
 

@@ -35,6 +35,7 @@ struct trial {
 	int32_t devices[SIM_MACHINES_MAX]; // of a scenario's machines
 	int32_t n_strangers;
 	struct placed_stage stages[CHAINS_MAX][SIM_MACHINES_MAX];
+	struct placed_member placed[SIM_MACHINES_MAX];
 	struct placed_chain chains[CHAINS_MAX];
 	struct sim_fault_plan faults;
 	struct sim_world *w;
@@ -92,9 +93,10 @@ static void place(struct trial *t, struct rng *r, int32_t n_members)
 		int32_t chain = k < c->n_chains ? k : (int32_t)rng_below(r, (uint64_t)c->n_chains + 1);
 		if (chain == c->n_chains || t->chains[chain].n_stages == c->model.n_layers)
 			continue;
-		struct placed_stage *st = &t->stages[chain][t->chains[chain].n_stages++];
-		memcpy(st->name, t->machines[first + k].name, sizeof st->name);
-		st->n_layers = 1;
+		struct placed_member *m = &t->placed[k];
+		m->share = 1;
+		memcpy(m->name, t->machines[first + k].name, sizeof m->name);
+		t->stages[chain][t->chains[chain].n_stages++] = (struct placed_stage){.n_layers = 1, .n_members = 1, .members = m};
 	}
 	for (int32_t i = 0; i < c->n_chains; i++) {
 		t->chains[i].stages = t->stages[i];

@@ -19,12 +19,36 @@ static void machines_and_chains_are_read_in_order(void **state)
 	assert_int_equal(w->n_chains, 2);
 	assert_int_equal(w->n_stages, 3);
 	assert_int_equal(w->chains[0].n_stages, 2);
-	assert_string_equal(w->chains[0].stages[1].name, "b-2.x_");
+	assert_string_equal(w->chains[0].stages[1].members[0].name, "b-2.x_");
 	assert_int_equal(w->chains[0].stages[1].n_layers, 15);
 	assert_int_equal(w->chains[1].n_stages, 1);
-	assert_string_equal(w->chains[1].stages[0].name, "attic");
+	assert_string_equal(w->chains[1].stages[0].members[0].name, "attic");
 	assert_int_equal(placement_words_find(w, "attic"), 30);
 	assert_int_equal(placement_words_find(w, "cellar"), 0);
+	free(w);
+}
+
+static void machines_may_share_layers(void **state)
+{
+	(void)state;
+	struct placement_words *w;
+	struct errmsg em = {""};
+	assert_int_equal(placement_words_parse("a=15,b:3+c:1=15/d+e+f:0=30", 30, &w, &em), OK);
+	assert_int_equal(w->n_stages, 3);
+	assert_int_equal(w->n_members, 6);
+	const struct placed_stage *st = &w->chains[0].stages[1];
+	assert_int_equal(st->n_layers, 15);
+	assert_int_equal(st->n_members, 2);
+	assert_string_equal(st->members[0].name, "b");
+	assert_int_equal(st->members[0].share, 3);
+	assert_string_equal(st->members[1].name, "c");
+	assert_int_equal(st->members[1].share, 1);
+	st = &w->chains[1].stages[0];
+	assert_int_equal(st->n_members, 3);
+	assert_int_equal(st->members[1].share, 1);
+	assert_int_equal(st->members[2].share, 0);
+	assert_int_equal(placement_words_find(w, "c"), 15);
+	assert_int_equal(placement_words_find(w, "f"), 30);
 	free(w);
 }
 
@@ -35,7 +59,11 @@ static void mistakes_are_named(void **state)
 		{"", "does not begin with NAME=LAYERS"}, {"a", "NAME=LAYERS"}, {"a=", "NAME=LAYERS"}, {"=3", "NAME=LAYERS"}, {"a=0", "1 to 1024"},
 		{"a=-3", "NAME=LAYERS"}, {"a=1025", "NAME=LAYERS"}, {"a=4294967326", "NAME=LAYERS"}, {"a=15,", "\"\" does not begin"}, {"a=30/", "\"\" does not begin"},
 		{"a=15 b=15", "\" b=15\" is not understood"}, {"a=15,b=14", "chain 0 gives out 29 layers, the model has 30"},
-		{"a=30/b=31", "chain 1 gives out 31 layers"}, {"a=15,a=15", "a is named twice"}, {"a=30/a=30", "a is named twice"}, {"a b=30", "NAME=LAYERS"}};
+		{"a=30/b=31", "chain 1 gives out 31 layers"}, {"a=15,a=15", "a is named twice"}, {"a=30/a=30", "a is named twice"}, {"a b=30", "NAME=LAYERS"},
+		{"a+=30", "NAME:SHARE"}, {"+a=30", "NAME:SHARE"}, {"a+b", "NAME:SHARE"}, {"a:=30", "NAME:SHARE"}, {"a:x+b=30", "NAME:SHARE"},
+		{"a:1234567+b=30", "NAME:SHARE"}, {"a:-1+b=30", "NAME:SHARE"}, {"a+a=30", "a is named twice"}, {"a=15,b+a=15", "a is named twice"},
+		{"a:0+b:0=30", "nobody of a's group has a share"}, {"a:1+b:1=15,c=14", "chain 0 gives out 29 layers"},
+		{"a+b+c+d+e+f+g+h+i+j+k+l+m+n+o+p+q=30", "more than 16 machines share the layers of a"}};
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		struct placement_words *w;
 		struct errmsg em = {""};
@@ -66,6 +94,11 @@ static void no_bound_is_passed(void **state)
 	free(w);
 	repeat(text, 0, STAGES_MAX + 1, 1);
 	assert_int_equal(placement_words_parse(text, STAGES_MAX + 1, &w, &em), ERR_LIMIT);
+	char *at = text;
+	for (int i = 0; i <= STAGES_MAX; i++) // in groups of 13: five stages
+		at += sprintf(at, "m%d%s", i, i == STAGES_MAX ? "=13" : i % 13 == 12 ? "=13," : "+");
+	assert_int_equal(placement_words_parse(text, STAGES_MAX + 1, &w, &em), ERR_LIMIT);
+	assert_non_null(strstr(em.text, "64 machines"));
 	size_t len = 0;
 	for (int c = 0; c <= CHAINS_MAX; c++)
 		len += (size_t)sprintf(text + len, "%s", c > 0 ? "/" : ""), len += repeat(text + len, 100 * c, STAGES_MAX, 1);
@@ -83,6 +116,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(machines_and_chains_are_read_in_order),
+		cmocka_unit_test(machines_may_share_layers),
 		cmocka_unit_test(mistakes_are_named),
 		cmocka_unit_test(no_bound_is_passed),
 	};

@@ -1,7 +1,9 @@
 // Several chains: which one a session goes to, what the loss of a machine means to its own chain and to the others, and who takes its place.
 #include "tests/support/coord_host.h"
 
-static const struct placed_stage first[] = {{"node1", 3}, {"node2", 3}}, second[] = {{"node3", 2}, {"node4", 4}}, third[] = {{"node5", 6}};
+static const struct placed_member nodes[] = {{"node1", 1}, {"node2", 1}, {"node3", 1}, {"node4", 1}, {"node5", 1}};
+static const struct placed_stage first[] = {{3, 1, &nodes[0]}, {3, 1, &nodes[1]}}, second[] = {{2, 1, &nodes[2]}, {4, 1, &nodes[3]}},
+	third[] = {{6, 1, &nodes[4]}};
 static const struct placed_chain placement[] = {{2, first}, {2, second}, {1, third}};
 
 // placed_config: three chains of six layers; more members than five stand by.

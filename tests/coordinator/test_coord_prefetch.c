@@ -326,7 +326,8 @@ static void a_chain_of_a_placement_keeps_its_plan_while_a_spare_has_nothing(void
 	(void)state;
 	struct host h;
 	struct coordinator_config config = patient_config();
-	static const struct placed_stage stages[] = {{"node1", 3}, {"node2", 3}};
+	static const struct placed_member node1 = {"node1", 1}, node2 = {"node2", 1};
+	static const struct placed_stage stages[] = {{3, 1, &node1}, {3, 1, &node2}};
 	static const struct placed_chain chain = {2, stages};
 	config.n_chains = 1;
 	config.placement = &chain;
