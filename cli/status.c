@@ -25,6 +25,8 @@ static const char *next_words(const json_t *node)
 		return "to the coordinator";
 	if (strcmp(next, "direct") == 0)
 		return "direct to the next";
+	if (strcmp(next, "group") == 0)
+		return "to its group";
 	return strcmp(next, "relay") == 0 ? "relay through the coordinator" : "";
 }
 
@@ -79,6 +81,19 @@ static void print_weights(const json_t *n)
 		printf(", %.1f streamed by %s through %.1f; per step %.1f MB at %.0f MB/s, %.1f ms of waiting for the disk", real(w, "streamed_bytes") / 1048576,
 			text(w, "reader"), real(w, "window_bytes") / 1048576, real(w, "read_bytes_per_step") / 1e6, real(w, "read_bytes_per_s") / 1e6,
 			real(w, "stall_ms_per_step"));
+	putchar('\n');
+}
+
+// print_group: of a machine that shares its layers with others.
+static void print_group(const json_t *n)
+{
+	const json_t *g = json_object_get(n, "group");
+	if (g == NULL)
+		return;
+	printf("%s: %s a group of %lld, with %lld of %lld parts of each layer", text(n, "name"), number(g, "member") == 0 ? "leads" : "is in", number(g, "members"),
+		number(g, "share"), number(g, "of"));
+	if (number(g, "tokens") > 0)
+		printf("; sends the others %.1f KiB a token", real(g, "sent_bytes_per_token") / 1024);
 	putchar('\n');
 }
 
@@ -143,7 +158,7 @@ static void print_chains(const json_t *s)
 	for (size_t i = 0; i < json_array_size(chains); i++) {
 		const json_t *c = json_array_get(chains, i);
 		bool is_ready = json_is_true(json_object_get(c, "ready"));
-		printf("chain %zu: %s%s, %lld machines, %lld answers\n", i, is_ready ? "ready" : "waits: ", is_ready ? "" : text(c, "waiting_for"), number(c, "stages"),
+		printf("chain %zu: %s%s, %lld machines, %lld answers\n", i, is_ready ? "ready" : "waits: ", is_ready ? "" : text(c, "waiting_for"), number(c, "machines"),
 			number(c, "active"));
 		char name[32];
 		snprintf(name, sizeof name, "chain %zu", i);
@@ -202,6 +217,8 @@ static void print_status(const json_t *s)
 		print_node(json_array_get(nodes, i));
 	for (size_t i = 0; i < json_array_size(nodes); i++)
 		print_counts(json_array_get(nodes, i));
+	for (size_t i = 0; i < json_array_size(nodes); i++)
+		print_group(json_array_get(nodes, i));
 	for (size_t i = 0; i < json_array_size(nodes); i++)
 		print_weights(json_array_get(nodes, i));
 	for (size_t i = 0; i < json_array_size(nodes); i++)

@@ -514,7 +514,7 @@ static void member_status(const struct coordinator *c, const struct member *m, s
 
 static void chain_status(const struct coordinator *c, const struct chain *ch, struct coord_chain_status *out)
 {
-	*out = (struct coord_chain_status){.plan_epoch = ch->plan.epoch, .ready = ch->plan_state == PLAN_READY, .n_stages = ch->plan.n_stages,
+	*out = (struct coord_chain_status){.plan_epoch = ch->plan.epoch, .ready = ch->plan_state == PLAN_READY, .n_stages = ch->plan.n_stages, .n_nodes = plan_n_nodes(&ch->plan),
 		.n_active = sessions_count_active(c, ch), .n_steps = (int32_t)admission_n_steps(c, ch)};
 	text_copy(out->waiting_for, sizeof out->waiting_for, ch->waiting_for);
 	proposals_status(ch, out);

@@ -420,7 +420,7 @@ struct coord_chain_status {
 	struct plan_epoch plan_epoch; // of its last plan; 0: none yet
 	bool ready;
 	char waiting_for[REASON_CAP]; // when not ready
-	int32_t n_stages;             // of that plan
+	int32_t n_stages, n_nodes;    // of that plan; n_nodes counts each member of a group
 	int32_t n_active;             // sessions
 	int32_t n_steps;              // under way
 	int32_t n_rounds;

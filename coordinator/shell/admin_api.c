@@ -115,6 +115,18 @@ static json_t *progress_json(const struct block_progress *p)
 	return b;
 }
 
+// add_group: which part a member has of its stage's layers, and what it has sent to those that have the others.
+static void add_group(json_t *o, const struct coord_member_status *m)
+{
+	const struct msg_group_report *r = &m->report.group;
+	if (m->n_members < 2)
+		return;
+	double n_tokens = r->n_tokens > 0 ? (double)r->n_tokens : 1, n_bytes = (double)(r->start_bytes + r->part_bytes + r->overhead);
+	json_object_set_new(o, "group", json_pack("{s:i, s:i, s:I, s:I, s:I, s:I, s:f, s:f}", "member", (int)m->place, "members", (int)m->n_members, "share",
+		(json_int_t)m->share, "of", (json_int_t)m->share_sum, "forwards", (json_int_t)r->n_forwards, "tokens", (json_int_t)r->n_tokens,
+		"exchanges_per_forward", r->n_forwards > 0 ? (double)r->n_exchanges / (double)r->n_forwards : 0.0, "sent_bytes_per_token", n_bytes / n_tokens));
+}
+
 static json_t *member_json(const struct coord_runtime *coord, const struct coord_member_status *m, bool has_chains)
 {
 	char id[2 * NODE_ID_BYTES + 1];
@@ -130,6 +142,7 @@ static json_t *member_json(const struct coord_runtime *coord, const struct coord
 	add_round_trip(o, "rtt_ms", "rtt_n", &m->rtt);
 	add_round_trip(o, "next_rtt_ms", "next_rtt_n", &m->next_rtt);
 	add_report(o, m);
+	add_group(o, m);
 	add_weights(o, &m->report.weights);
 	figures_json_add(o, m);
 	struct block_progress p;

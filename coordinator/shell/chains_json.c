@@ -17,8 +17,8 @@ static void add_plan(json_t *to, const struct coord_chain_status *ch)
 static json_t *chain_json(const struct coord_chain_status *ch)
 {
 	char shown[REASON_CAP];
-	json_t *o = json_pack("{s:b, s:i, s:i, s:i, s:I}", "ready", ch->ready, "stages", (int)ch->n_stages, "active", (int)ch->n_active, "steps", (int)ch->n_steps,
-		"plan_epoch", (json_int_t)ch->plan_epoch.v);
+	json_t *o = json_pack("{s:b, s:i, s:i, s:i, s:i, s:I}", "ready", ch->ready, "stages", (int)ch->n_stages, "machines", (int)ch->n_nodes,
+		"active", (int)ch->n_active, "steps", (int)ch->n_steps, "plan_epoch", (json_int_t)ch->plan_epoch.v);
 	if (o != NULL && !ch->ready)
 		json_object_set_new(o, "waiting_for", json_string(printable_copy(ch->waiting_for, strlen(ch->waiting_for), shown, sizeof shown)));
 	add_plan(o, ch);
