@@ -169,18 +169,21 @@ bool coordinator_find_peer(const struct coordinator *c, struct node_id id, struc
 	return true;
 }
 
-// fill_group names the members of a stage to the one at `self`. One on this machine has neither key nor address: it is reached through the coordinator.
+// fill_group names the members of a stage to the one at `self`. The node on this machine and the others reach each other through the coordinator: they
+// are told neither keys nor addresses.
 static void fill_group(struct coordinator *c, const struct plan_group *g, int32_t self, struct msg_group *out)
 {
-	static const uint8_t none[KEY_BYTES];
 	if (g->n == 1)
 		return;
 	*out = (struct msg_group){.n_members = g->n, .self = self, .mode = g->mode, .hub = g->hub - 1};
 	memcpy(out->shares, g->shares, (size_t)g->n * sizeof g->shares[0]);
 	for (int32_t i = 0; i < g->n; i++) {
+		const struct member *m = &c->members[member_find(c, g->nodes[i])];
 		const struct pair *p = find_pair(c, g->nodes[self], g->nodes[i]);
-		if (i != self)
-			fill_peer(&c->members[member_find(c, g->nodes[i])], p != NULL ? p->psk : none, &out->members[i]);
+		if (p != NULL)
+			fill_peer(m, p->psk, &out->members[i]);
+		out->members[i].present = i != self;
+		text_copy(out->members[i].name, sizeof out->members[i].name, i != self ? m->hello.name : "");
 	}
 }
 
