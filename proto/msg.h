@@ -1,5 +1,5 @@
 // Control messages as plain structs: decoding validates every field and gives fixed-size structs; nothing of protobuf-c is
-// seen outside msg.c, whose decoder allocates from a bounded arena on the stack.
+// seen outside msg_decode.c and msg_encode.c; the decoder allocates from a bounded arena on the stack.
 //
 // Strings are checked: valid UTF-8 without NUL or control characters, within their capacity. Keys and hashes have their exact
 // length. Numbers are within limits.h. Pure: no clock, no socket, nothing kept.
