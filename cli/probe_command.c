@@ -2,6 +2,7 @@
 #include "base/thread.h"
 #include "cli/command.h"
 #include "cli/host_profile.h"
+#include "coordinator/shell/figures_json.h"
 #include "model/model.h"
 
 #include <inttypes.h>
@@ -134,45 +135,14 @@ static json_t *tables_of(void)
 	return all;
 }
 
-static json_t *whole(uint64_t v)
-{
-	return json_integer((json_int_t)v);
-}
-
-static json_t *rates_json(const struct device_profile *p)
-{
-	json_t *all = json_array();
-	for (int32_t i = 0; i < p->n_rates; i++)
-		json_array_append_new(all, json_pack("{s:s, s:o, s:o}", "type", dtype_find((uint32_t)p->rates[i].type)->name, "decode_bytes_per_s",
-			whole(p->rates[i].decode_bps), "prefill_flop_per_s", whole(p->rates[i].prefill_flops)));
-	return all;
-}
-
-static json_t *conditions_json(const struct device_conditions *c)
-{
-	json_t *o = json_object();
-	if (c->has & PROFILE_HAS_BATTERY)
-		json_object_set_new(o, "on_battery", json_boolean(c->on_battery));
-	if (c->on_battery)
-		json_object_set_new(o, "battery_percent", json_integer(c->battery_percent));
-	if (c->has & PROFILE_HAS_HEAT)
-		json_object_set_new(o, "heat_celsius", json_real(c->heat_mc / 1e3));
-	if (c->has & PROFILE_HAS_LOAD)
-		json_object_set_new(o, "load", json_real(c->load_milli / 1e3));
-	if (c->has & PROFILE_HAS_PRESSURE)
-		json_object_update_new(o, json_pack("{s:f, s:f}", "cpu_pressure_percent", c->cpu_pressure / 1e2, "memory_pressure_percent", c->memory_pressure / 1e2));
-	return o;
-}
-
 static void print_json(const struct probing *pr)
 {
 	const struct device_profile *p = &pr->profile;
-	json_t *o = json_pack("{s:s, s:o, s:s, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:f}", "cpu", p->cpu, "instruction_sets", tables_of(),
-		"kernels", kernels_name(worker_kernels(pr->worker)), "cpus", (int)p->n_cpus, "threads", (int)p->n_threads, "threads_best", (int)p->n_threads_best,
-		"rates", rates_json(p), "visit_ns", whole(p->visit_ns), "memory_bytes", whole(p->memory_bytes), "memory_available_bytes", whole(p->available_bytes),
-		"memory_cap_bytes", whole(p->cap_bytes), "memory_reserved_bytes", whole(p->reserved_bytes), "disk_mmap_bytes_per_s", whole(p->disk_mmap_bps),
-		"disk_direct_bytes_per_s", whole(p->disk_direct_bps), "conditions", conditions_json(&p->at), "cached", pr->is_cached, "measured_at_s",
-		(json_int_t)pr->when_s, "seconds", pr->seconds);
+	json_t *o = figures_json_profile(p), *conditions = json_object();
+	figures_json_add_conditions(conditions, &p->at);
+	json_object_update_new(o, json_pack("{s:o, s:s, s:i, s:o, s:b, s:I, s:f}", "instruction_sets", tables_of(), "kernels",
+		kernels_name(worker_kernels(pr->worker)), "threads_best", (int)p->n_threads_best, "conditions", conditions, "cached", pr->is_cached,
+		"measured_at_s", (json_int_t)pr->when_s, "seconds", pr->seconds));
 	if (o != NULL) {
 		json_dumpf(o, stdout, JSON_COMPACT);
 		putchar('\n');

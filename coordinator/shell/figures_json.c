@@ -14,10 +14,12 @@ static json_t *rates(const struct device_profile *p)
 	return all;
 }
 
-static void add_conditions(json_t *o, const struct device_conditions *c)
+void figures_json_add_conditions(json_t *o, const struct device_conditions *c)
 {
 	if (c->has & PROFILE_HAS_BATTERY)
 		json_object_set_new(o, "on_battery", json_boolean(c->on_battery));
+	if (c->on_battery)
+		json_object_set_new(o, "battery_percent", json_integer(c->battery_percent));
 	if (c->has & PROFILE_HAS_HEAT)
 		json_object_set_new(o, "heat_celsius", json_real(c->heat_mc / 1e3));
 	if (c->has & PROFILE_HAS_LOAD)
@@ -26,15 +28,12 @@ static void add_conditions(json_t *o, const struct device_conditions *c)
 		json_object_update_new(o, json_pack("{s:f, s:f}", "cpu_pressure_percent", c->cpu_pressure / 1e2, "memory_pressure_percent", c->memory_pressure / 1e2));
 }
 
-static json_t *profile_json(const struct device_profile *p)
+json_t *figures_json_profile(const struct device_profile *p)
 {
-	json_t *o = json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu", p->cpu, "threads", (int)p->n_threads, "cpus", (int)p->n_cpus, "rates",
+	return json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "cpu", p->cpu, "threads", (int)p->n_threads, "cpus", (int)p->n_cpus, "rates",
 		rates(p), "visit_ns", whole(p->visit_ns), "memory_bytes", whole(p->memory_bytes), "memory_available_bytes", whole(p->available_bytes),
 		"memory_cap_bytes", whole(p->cap_bytes), "memory_reserved_bytes", whole(p->reserved_bytes), "disk_mmap_bytes_per_s", whole(p->disk_mmap_bps),
 		"disk_direct_bytes_per_s", whole(p->disk_direct_bps));
-	if (o != NULL)
-		add_conditions(o, &p->at);
-	return o;
 }
 
 // link_json: round trips in milliseconds; a rate that is only known to be at least something is that.
@@ -64,6 +63,9 @@ void figures_json_add(json_t *o, const struct coord_member_status *m)
 	json_decref(all);
 	if (m->decode_bps > 0 || m->prefill_flops > 0)
 		json_object_set_new(o, "observed", json_pack("{s:f, s:f}", "decode_bytes_per_s", m->decode_bps, "prefill_flop_per_s", m->prefill_flops));
-	if (m->profile.n_threads > 0)
-		json_object_set_new(o, "profile", profile_json(&m->profile));
+	if (m->profile.n_threads > 0) {
+		json_t *p = figures_json_profile(&m->profile);
+		figures_json_add_conditions(p, &m->profile.at);
+		json_object_set_new(o, "profile", p);
+	}
 }
