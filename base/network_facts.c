@@ -126,8 +126,9 @@ static bool listens_in(const char *root, const char *path, uint16_t port)
 	}
 	snprintf(want, sizeof want, "%04X", port);
 	for (const char *line = text; !found && line != NULL && *line != '\0'; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
-		char own[64], other[64], state[8];
-		if (sscanf(line, " %*63[^: ]: %63s %63s %7s", own, other, state) != 3)
+		char row[160], own[64], other[64], state[8];
+		snprintf(row, sizeof row, "%.*s", (int)strcspn(line, "\n"), line); // sscanf looks for the end of all the text first
+		if (sscanf(row, " %*63[^: ]: %63s %63s %7s", own, other, state) != 3)
 			continue;
 		const char *colon = strrchr(own, ':');
 		found = colon != NULL && strcmp(colon + 1, want) == 0 && strcmp(state, LISTENING) == 0;

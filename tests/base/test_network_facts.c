@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -105,6 +106,20 @@ static void a_port_counts_as_taken_where_somebody_listens(void **state)
 	assert_true(network_listens(root, 7430));
 }
 
+// Time grows with the text, not with its square.
+static void the_longest_table_is_looked_through_at_once(void **state)
+{
+	const char *root = *state;
+	const size_t len = 1 << 20;
+	char *text = malloc(len);
+	assert_non_null(text);
+	for (size_t i = 0; i < len; i++)
+		text[i] = "a:\n"[i % 3];
+	fake_tree_put_bytes(root, "/proc/net/tcp", text, len);
+	assert_false(network_listens(root, 7433));
+	free(text);
+}
+
 static void who_answered_arp_is_there(void **state)
 {
 	const char *root = *state;
@@ -127,6 +142,7 @@ int main(void)
 		T(figures_that_cannot_be_are_not_told),
 		T(firewalls_are_told_by_their_traces),
 		T(a_port_counts_as_taken_where_somebody_listens),
+		T(the_longest_table_is_looked_through_at_once),
 		T(who_answered_arp_is_there),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
