@@ -12,7 +12,7 @@
 #define SLOW_US_PER_BYTE 1.0 // 1 MB/s: while nothing is known, a payload takes this long
 #define BUSY_ROOM 1.25       // how much longer than known the link counts as busy
 #define BUSY_MAX_US 10000000.0 // more would be a guess gone wrong
-#define TRIP_MAX_US 60000000.0
+#define TRIP_MAX_US LINK_RTT_MAX_US // what may be told of it
 
 static double root(double x)
 {
@@ -46,14 +46,14 @@ static int32_t bucket_of(uint32_t us)
 	return i < LINK_STATS_BUCKETS ? i : LINK_STATS_BUCKETS - 1;
 }
 
-// middle_of returns the middle of a bucket's range.
+// middle_of returns the middle of a bucket's range; that of the last ones is past what can be told.
 static int32_t middle_of(int32_t bucket)
 {
 	if (bucket < 8)
 		return bucket;
 	int32_t e = bucket / 8 + 2;
 	int64_t low = (INT64_C(8) + bucket % 8) << (e - 3), width = INT64_C(1) << (e - 3);
-	return (int32_t)(low + width / 2);
+	return low + width / 2 < LINK_RTT_MAX_US ? (int32_t)(low + width / 2) : LINK_RTT_MAX_US;
 }
 
 static void halve(struct link_stats *s)

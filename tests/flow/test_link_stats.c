@@ -216,6 +216,24 @@ static void only_the_answer_to_a_ping_under_way_counts(void **state)
 	assert_int_equal(f.n, 1);
 }
 
+// A neighbour may hold its PONG back for as long as it likes: what is told of it must not be what a peer ends the link for.
+static void a_round_trip_of_a_minute_is_told_within_bounds(void **state)
+{
+	(void)state;
+	struct link_stats s;
+	struct link_figures f;
+	uint8_t frame[MSG_ENCODED_MAX];
+	link_stats_init(&s);
+	for (int64_t i = 1; i <= 10; i++) {
+		link_stats_pinged(&s, 100 * i * S);
+		assert_true(link_stats_ponged(&s, (uint64_t)(100 * i * S), (100 * i + 60) * S));
+		link_stats_figures(&s, &f);
+		assert_int_equal(f.mean_us, LINK_RTT_MAX_US);
+		struct msg m = {.type = MSG_LINK_RTT, .u.link_rtt = {.figures = f}}, got;
+		assert_int_equal(msg_decode(frame, msg_encode(&m, frame), &got, NULL), OK);
+	}
+}
+
 static void any_payload_and_any_time_is_survived(void **state)
 {
 	(void)state;
@@ -254,6 +272,7 @@ int main(void)
 		cmocka_unit_test(frames_that_wait_for_each_other_are_not_measured),
 		cmocka_unit_test(a_link_that_changes_is_known_anew_within_minutes),
 		cmocka_unit_test(only_the_answer_to_a_ping_under_way_counts),
+		cmocka_unit_test(a_round_trip_of_a_minute_is_told_within_bounds),
 		cmocka_unit_test(any_payload_and_any_time_is_survived),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
