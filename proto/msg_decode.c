@@ -328,6 +328,8 @@ static enum err get_profile(const Hearth__Profile *p, struct device_profile *m, 
 	TRY(get_text(p->cpu, m->cpu, sizeof m->cpu, "cpu", em));
 	if (p->n_rate_types > PROFILE_RATES_MAX || p->n_rate_decodes != p->n_rate_types || p->n_rate_prefills != p->n_rate_types)
 		return bad(em, "rates");
+	if (p->n_threads == 0)
+		return bad(em, "n_threads");
 	m->n_threads = p->n_threads;
 	m->n_threads_best = p->n_threads_best;
 	m->n_cpus = p->n_cpus;

@@ -226,7 +226,7 @@ static void send_control(struct world *w, size_t link)
 		if (b & 0x80) {
 			msg_sample(MSG_PROFILE, &m);
 			memset(&m.u.profile.cap_bytes, b, 4);
-			m.u.profile.n_threads = b & 1;
+			m.u.profile.n_threads = 1 + (b & 1);
 		}
 		break;
 	default:

@@ -378,6 +378,7 @@ static void figures_that_no_machine_has_are_refused_by_name(void **state)
 	REFUSED(cap_bytes, UINT64_MAX, "memory");
 	REFUSED(visit_ns, PROFILE_VISIT_NS_MAX + 1, "visit_ns");
 	REFUSED(n_threads, THREADS_MAX + 1, "n_threads");
+	REFUSED(n_threads, 0, "n_threads"); // then nothing was measured
 	REFUSED(reader, 3, "reader");
 	REFUSED(disk_direct_bps, UINT64_C(1) << 62, "disk");
 	REFUSED(at.battery_percent, 101, "battery");
