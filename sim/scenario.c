@@ -10,6 +10,7 @@
 #define ARENA_BYTES (1024 * 1024)
 #define DURATION_DEFAULT 3600.0
 #define CTX_DEFAULT 4096
+#define CTX_SIMULATED_MAX 65536 // a planner only counts its bytes: it may be what `hearth serve` takes
 #define CHUNK_DEFAULT 512
 
 struct raw_root {
@@ -42,11 +43,11 @@ static const struct scenario_key root_keys[] = {
 	{.name = "traffic", .kind = KEY_VALUE, .offset = AT(traffic)},
 };
 
-static enum err read_serving(struct scenario_reader *r, const struct toml_value *table)
+static enum err read_serving(struct scenario_reader *r, const struct toml_value *table, int32_t ctx_max)
 {
-	static const struct scenario_key keys[] = {
+	const struct scenario_key keys[] = {
 		{.name = "slots", .kind = KEY_INT, .offset = offsetof(struct scenario, n_slots), .min = 1, .max = SESSIONS_MAX},
-		{.name = "ctx", .kind = KEY_INT, .offset = offsetof(struct scenario, ctx_len), .min = 2, .max = 65536},
+		{.name = "ctx", .kind = KEY_INT, .offset = offsetof(struct scenario, ctx_len), .min = 2, .max = ctx_max},
 		{.name = "chunk", .kind = KEY_INT, .offset = offsetof(struct scenario, chunk), .min = 1, .max = CHUNK_TOKENS_MAX},
 	};
 	r->subject = "serving";
@@ -276,7 +277,7 @@ static enum err read_root(struct scenario_reader *r, const struct toml_value *ro
 	if (e == OK)
 		e = scenario_read_machines(r, raw.access_points, raw.network, raw.devices, raw.links);
 	if (e == OK)
-		e = read_serving(r, raw.serving);
+		e = read_serving(r, raw.serving, CTX_SIMULATED_MAX);
 	if (e == OK)
 		e = read_requests(r, raw.requests);
 	if (e == OK)
@@ -306,7 +307,7 @@ static enum err read_cluster(struct scenario_reader *r, const struct toml_value 
 	if (e == OK)
 		e = scenario_read_machines(r, raw.access_points, raw.network, raw.devices, raw.links);
 	if (e == OK)
-		e = read_serving(r, raw.serving);
+		e = read_serving(r, raw.serving, CTX_MAX);
 	if (e != OK)
 		return e;
 	scenario_means(s, matrix);

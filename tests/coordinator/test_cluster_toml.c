@@ -41,21 +41,26 @@ static void fill(struct world *w)
 	w->cluster.links = w->links;
 }
 
-static struct scenario read_back(const struct cluster *c, bool head_can_hold)
+static struct scenario read_back_with(const struct cluster_toml *t)
 {
-	struct cluster_toml t = {.cluster = c, .head_can_hold = head_can_hold, .n_slots = 2, .ctx_len = 1000, .chunk = 64};
 	struct scenario s;
 	struct errmsg em = {""};
-	size_t cap = cluster_toml_bytes(c->n_devices);
+	size_t cap = cluster_toml_bytes(t->cluster->n_devices);
 	char *text = malloc(cap);
 	assert_non_null(text);
-	size_t len = cluster_toml_write(&t, text, cap);
+	size_t len = cluster_toml_write(t, text, cap);
 	assert_int_equal(len, strlen(text));
 	assert_true(len < cap - 1);
 	if (scenario_open_cluster("x", text, len, NULL, &s, &em) != OK)
 		fail_msg("%s\n%s", em.text, text);
 	free(text);
 	return s;
+}
+
+static struct scenario read_back(const struct cluster *c, bool head_can_hold)
+{
+	struct cluster_toml t = {.cluster = c, .head_can_hold = head_can_hold, .n_slots = 2, .ctx_len = 1000, .chunk = 64};
+	return read_back_with(&t);
 }
 
 static void machines_are_read_back_as_they_were(void **state)
@@ -139,6 +144,17 @@ static void figures_at_their_bounds_are_read_back(void **state)
 	scenario_close(&s);
 }
 
+static void the_longest_context_that_is_served_is_read_back(void **state)
+{
+	(void)state;
+	struct world w;
+	fill(&w);
+	struct cluster_toml t = {.cluster = &w.cluster, .n_slots = SESSIONS_MAX, .ctx_len = CTX_MAX, .chunk = CHUNK_TOKENS_MAX};
+	struct scenario s = read_back_with(&t);
+	assert_int_equal(s.ctx_len, CTX_MAX);
+	scenario_close(&s);
+}
+
 static void the_largest_cluster_that_nobody_measured_is_read_back(void **state)
 {
 	(void)state;
@@ -179,6 +195,7 @@ int main(void)
 		cmocka_unit_test(of_two_ways_the_slower_counts_and_none_is_a_cut),
 		cmocka_unit_test(names_that_no_file_has_are_changed_and_kept_apart),
 		cmocka_unit_test(figures_at_their_bounds_are_read_back),
+		cmocka_unit_test(the_longest_context_that_is_served_is_read_back),
 		cmocka_unit_test(the_largest_cluster_that_nobody_measured_is_read_back),
 		cmocka_unit_test(a_text_that_is_too_long_is_cut),
 	};
