@@ -40,6 +40,24 @@ struct device_name {
 	char text[NAME_CAP + 8];
 };
 
+static bool is_taken(const struct cluster *c, const char *name)
+{
+	for (int32_t i = 0; i < c->n_devices; i++)
+		if (strcmp(c->devices[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+// add_number makes a changed name one that no other device has: numbers of different devices are never the same.
+static void add_number(const struct cluster *c, int32_t device, char *end, size_t cap, const char *name)
+{
+	for (int32_t k = 0; k <= c->n_devices; k++) {
+		snprintf(end, cap, "-%d", (int)(device + k * c->n_devices));
+		if (!is_taken(c, name))
+			return;
+	}
+}
+
 static struct device_name name_of(const struct cluster *c, int32_t device)
 {
 	struct device_name n = {""};
@@ -53,7 +71,7 @@ static struct device_name name_of(const struct cluster *c, int32_t device)
 		is_changed = is_changed || !is_plain;
 	}
 	if (is_changed || name[i] != '\0')
-		snprintf(n.text + i, sizeof n.text - i, "-%d", (int)device);
+		add_number(c, device, n.text + i, sizeof n.text - i, n.text);
 	return n;
 }
 

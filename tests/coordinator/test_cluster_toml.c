@@ -125,6 +125,20 @@ static void names_that_no_file_has_are_changed_and_kept_apart(void **state)
 	scenario_close(&s);
 }
 
+static void a_changed_name_is_nobody_elses(void **state)
+{
+	(void)state;
+	struct world w;
+	fill(&w);
+	snprintf(w.devices[0].name, NAME_CAP, "pi 1");
+	snprintf(w.devices[1].name, NAME_CAP, "pi-1-0"); // as if it knew what comes
+	snprintf(w.devices[2].name, NAME_CAP, "pi-1-3");
+	struct scenario s = read_back(&w.cluster, true);
+	assert_string_equal(s.devices[0].name, "pi-1-6");
+	assert_string_equal(s.devices[1].name, "pi-1-0");
+	scenario_close(&s);
+}
+
 static void figures_at_their_bounds_are_read_back(void **state)
 {
 	(void)state;
@@ -194,6 +208,7 @@ int main(void)
 		cmocka_unit_test(machines_are_read_back_as_they_were),
 		cmocka_unit_test(of_two_ways_the_slower_counts_and_none_is_a_cut),
 		cmocka_unit_test(names_that_no_file_has_are_changed_and_kept_apart),
+		cmocka_unit_test(a_changed_name_is_nobody_elses),
 		cmocka_unit_test(figures_at_their_bounds_are_read_back),
 		cmocka_unit_test(the_longest_context_that_is_served_is_read_back),
 		cmocka_unit_test(the_largest_cluster_that_nobody_measured_is_read_back),
