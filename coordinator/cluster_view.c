@@ -9,6 +9,7 @@
 // What is taken where nothing was measured, and marked as derived: a home's Wi-Fi on a good day.
 #define DELAY_DEFAULT_S 0.002
 #define RATE_DEFAULT 12.5e6
+#define RATE_MIN 1e3         // of a link: none that steps went over is slower, and of two in a row cluster_check still takes the rate
 #define CPU_RATE_DEFAULT 5e9 // the slowest machine anybody joins with
 #define VISIT_MAX_S 1.0      // cluster_check would take more; nobody's engine has it
 
@@ -114,6 +115,7 @@ static struct cluster_link one_way(const struct link_figures *there, const struc
 		l.rate = (double)back->rate_bps;
 	else if ((double)f->rate_least_bps > RATE_DEFAULT)
 		l.rate = (double)f->rate_least_bps;
+	l.rate = l.rate > RATE_MIN ? l.rate : RATE_MIN;
 	l.derived = (!is_known(there) || there->rate_bps == 0) && (!is_known(back) || back->rate_bps == 0);
 	return l;
 }

@@ -160,6 +160,19 @@ static void nodes_that_never_met_are_joined_through_the_coordinator(void **state
 	assert_true(is_near(way(2, 1)->delay_s, 0.00035)); // seen from the other end
 }
 
+// One member's word must not take the plan from all.
+static void a_way_slower_than_any_spoils_no_other(void **state)
+{
+	(void)state;
+	struct figures f;
+	figures_init(&f);
+	f.to[1].n = 0;
+	f.from[1].rate_bps = f.from[1].rate_least_bps = f.from[2].rate_bps = f.pair.rate_bps = 1;
+	f.pair.n = 1;
+	make(&f); // cluster_check takes it, and what goes through the coordinator as well
+	assert_true(way(1, 0)->rate >= 1 && way(1, 3)->rate >= 1 && way(2, 3)->rate < way(0, 3)->rate);
+}
+
 static void an_unknown_way_is_a_guess_and_says_so(void **state)
 {
 	(void)state;
@@ -329,6 +342,7 @@ int main(void)
 		cmocka_unit_test(a_type_that_was_not_measured_has_the_rate_of_another),
 		cmocka_unit_test(a_way_has_half_the_mean_round_trip),
 		cmocka_unit_test(nodes_that_never_met_are_joined_through_the_coordinator),
+		cmocka_unit_test(a_way_slower_than_any_spoils_no_other),
 		cmocka_unit_test(an_unknown_way_is_a_guess_and_says_so),
 		cmocka_unit_test(who_has_told_nothing_is_left_out_but_the_head_cannot_be),
 		cmocka_unit_test(a_head_without_a_node_is_a_device_that_holds_nothing),
