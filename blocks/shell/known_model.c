@@ -17,16 +17,16 @@
 
 #define MAGIC "HEARTHK1"
 #define MAGIC_LEN 8
-#define ID_BYTES 32
 #define NAME_BYTES 16 // of the tag, in a file's name
 #define NAME_LEN (2 * NAME_BYTES)
 #define FILE_CAP (KNOWN_MODEL_PATH_CAP + NAME_LEN + 8)
-#define HEAD_MAX (MAGIC_LEN + ID_BYTES + 2 + KNOWN_MODEL_PATH_CAP)
-#define FILE_BYTES_MAX (MANIFEST_BYTES_MAX + HEAD_MAX)
+#define SUM_BYTES 32
+#define HEAD_MAX (MAGIC_LEN + KNOWN_MODEL_ID_BYTES + 2 + KNOWN_MODEL_PATH_CAP)
+#define FILE_BYTES_MAX (MANIFEST_BYTES_MAX + HEAD_MAX + SUM_BYTES)
 
 // ---- which file
 
-static enum err read_id(const char *path, uint8_t id[ID_BYTES], struct errmsg *em)
+static enum err read_id(const char *path, uint8_t id[KNOWN_MODEL_ID_BYTES], struct errmsg *em)
 {
 	struct stat st;
 	if (stat(path, &st) != 0)
@@ -38,21 +38,21 @@ static enum err read_id(const char *path, uint8_t id[ID_BYTES], struct errmsg *e
 	return OK;
 }
 
-static void tag_of(const uint8_t id[ID_BYTES], uint8_t tag[KNOWN_MODEL_TAG_BYTES])
+static void tag_of(const uint8_t id[KNOWN_MODEL_ID_BYTES], uint8_t tag[KNOWN_MODEL_TAG_BYTES])
 {
-	crypto_generichash(tag, KNOWN_MODEL_TAG_BYTES, id, ID_BYTES, (const uint8_t *)"hearth known model", 18);
+	crypto_generichash(tag, KNOWN_MODEL_TAG_BYTES, id, KNOWN_MODEL_ID_BYTES, (const uint8_t *)"hearth known model", 18);
 }
 
 enum err known_model_tag(const char *path, uint8_t tag[KNOWN_MODEL_TAG_BYTES], struct errmsg *em)
 {
-	uint8_t id[ID_BYTES];
+	uint8_t id[KNOWN_MODEL_ID_BYTES];
 	enum err e = read_id(path, id, em);
 	if (e == OK)
 		tag_of(id, tag);
 	return e;
 }
 
-static void name_file(const char *dir, const uint8_t id[ID_BYTES], const char *end, char out[FILE_CAP])
+static void name_file(const char *dir, const uint8_t id[KNOWN_MODEL_ID_BYTES], const char *end, char out[FILE_CAP])
 {
 	uint8_t tag[KNOWN_MODEL_TAG_BYTES];
 	char hex[NAME_LEN + 1];
@@ -63,21 +63,12 @@ static void name_file(const char *dir, const uint8_t id[ID_BYTES], const char *e
 
 // ---- one file of the directory
 
-struct known {
-	const uint8_t *id;
-	char path[KNOWN_MODEL_PATH_CAP];
-	const uint8_t *manifest;
-	size_t manifest_len;
-	struct manifest m;
-};
-
-// parse reads what somebody may have damaged.
-static bool parse(const uint8_t *data, size_t len, struct known *k)
+bool known_model_parse(const uint8_t *data, size_t len, struct known_model *k)
 {
 	struct errmsg em;
 	struct reader r = reader_init(data, len);
 	const uint8_t *magic = reader_take(&r, MAGIC_LEN);
-	k->id = reader_take(&r, ID_BYTES);
+	k->id = reader_take(&r, KNOWN_MODEL_ID_BYTES);
 	size_t path_len = reader_u16(&r);
 	const uint8_t *path = reader_take(&r, path_len);
 	if (!reader_ok(&r) || memcmp(magic, MAGIC, MAGIC_LEN) != 0 || path_len >= sizeof k->path || memchr(path, '\0', path_len) != NULL)
@@ -89,19 +80,35 @@ static bool parse(const uint8_t *data, size_t len, struct known *k)
 	return manifest_parse(k->manifest, k->manifest_len, &k->m, &em) == OK && k->m.file_bytes == load_u64(k->id + 16);
 }
 
-static enum err find(const char *dir, const uint8_t id[ID_BYTES], uint8_t **manifest, size_t *len, struct errmsg *em)
+// load reads one file; *data is the caller's to free, and what *k borrows.
+static enum err load(const char *file, uint8_t **data, struct known_model *k, struct errmsg *em)
+{
+	uint8_t sum[SUM_BYTES];
+	size_t len;
+	enum err e = durable_file_load(file, FILE_BYTES_MAX, data, &len, em);
+	if (e != OK)
+		return e;
+	size_t body = len < SUM_BYTES ? 0 : len - SUM_BYTES;
+	crypto_generichash(sum, SUM_BYTES, *data, body, NULL, 0);
+	if (len >= SUM_BYTES && memcmp(sum, *data + body, SUM_BYTES) == 0 && known_model_parse(*data, body, k))
+		return OK;
+	free(*data);
+	*data = NULL;
+	return errmsg_fail(em, ERR_NOT_FOUND, "%s: damaged", file);
+}
+
+static enum err find(const char *dir, const uint8_t id[KNOWN_MODEL_ID_BYTES], uint8_t **manifest, size_t *len, struct errmsg *em)
 {
 	char file[FILE_CAP];
 	uint8_t *data;
-	size_t data_len;
-	struct known k;
+	struct known_model k;
 	name_file(dir, id, "", file);
-	enum err e = durable_file_load(file, FILE_BYTES_MAX, &data, &data_len, em);
+	enum err e = load(file, &data, &k, em);
 	if (e != OK)
 		return e;
-	if (!parse(data, data_len, &k) || memcmp(k.id, id, ID_BYTES) != 0 || k.m.block_bytes != BLOCK_BYTES_DEFAULT) {
+	if (memcmp(k.id, id, KNOWN_MODEL_ID_BYTES) != 0 || k.m.block_bytes != BLOCK_BYTES_DEFAULT) {
 		free(data);
-		return errmsg_fail(em, ERR_NOT_FOUND, "%s: damaged", file);
+		return errmsg_fail(em, ERR_NOT_FOUND, "%s: of another file, or another version's", file);
 	}
 	*len = k.manifest_len;
 	memmove(data, k.manifest, k.manifest_len);
@@ -111,7 +118,7 @@ static enum err find(const char *dir, const uint8_t id[ID_BYTES], uint8_t **mani
 
 enum err known_model_find(const char *dir, const char *path, uint8_t **manifest, size_t *len, struct errmsg *em)
 {
-	uint8_t id[ID_BYTES];
+	uint8_t id[KNOWN_MODEL_ID_BYTES];
 	*manifest = NULL;
 	enum err e = read_id(path, id, em);
 	if (e == OK && find(dir, id, manifest, len, em) != OK)
@@ -152,20 +159,21 @@ static void forget_oldest(const char *dir)
 		(void)unlink(oldest);
 }
 
-static void remember(const char *dir, const uint8_t id[ID_BYTES], const char *path, const uint8_t *manifest, size_t len)
+static void remember(const char *dir, const uint8_t id[KNOWN_MODEL_ID_BYTES], const char *path, const uint8_t *manifest, size_t len)
 {
 	char file[FILE_CAP];
 	struct errmsg em;
-	size_t path_len = strlen(path) < KNOWN_MODEL_PATH_CAP ? strlen(path) : 0, size = MAGIC_LEN + ID_BYTES + 2 + path_len + len;
+	size_t path_len = strlen(path) < KNOWN_MODEL_PATH_CAP ? strlen(path) : 0, size = MAGIC_LEN + KNOWN_MODEL_ID_BYTES + 2 + path_len + len + SUM_BYTES;
 	uint8_t *data = malloc(size);
 	if (data == NULL)
 		return;
 	struct writer w = writer_init(data, size);
 	writer_bytes(&w, MAGIC, MAGIC_LEN);
-	writer_bytes(&w, id, ID_BYTES);
+	writer_bytes(&w, id, KNOWN_MODEL_ID_BYTES);
 	writer_u16(&w, (uint16_t)path_len);
 	writer_bytes(&w, path, path_len);
 	writer_bytes(&w, manifest, len);
+	crypto_generichash(writer_take(&w, SUM_BYTES), SUM_BYTES, data, size - SUM_BYTES, NULL, 0);
 	forget_oldest(dir);
 	name_file(dir, id, "", file);
 	(void)!durable_file_write(file, data, size, &em); // else it is read again next time
@@ -173,7 +181,7 @@ static void remember(const char *dir, const uint8_t id[ID_BYTES], const char *pa
 }
 
 // lock waits for whoever reads this file now, unless it is cancelled. -1: there is no directory to lock in.
-static int lock(const char *dir, const uint8_t id[ID_BYTES], const struct manifest_progress *p, char file[FILE_CAP])
+static int lock(const char *dir, const uint8_t id[KNOWN_MODEL_ID_BYTES], const struct manifest_progress *p, char file[FILE_CAP])
 {
 	static const struct timespec pause = {.tv_nsec = 100000000};
 	struct errmsg em;
@@ -197,7 +205,7 @@ static char *real_path(const char *path)
 
 enum err known_model_make(const char *dir, const struct manifest_source *s, uint8_t **manifest, size_t *len, struct errmsg *em)
 {
-	uint8_t id[ID_BYTES], after[ID_BYTES];
+	uint8_t id[KNOWN_MODEL_ID_BYTES], after[KNOWN_MODEL_ID_BYTES];
 	char file[FILE_CAP];
 	*manifest = NULL;
 	enum err e = read_id(s->path, id, em);
@@ -206,7 +214,7 @@ enum err known_model_make(const char *dir, const struct manifest_source *s, uint
 	int fd = lock(dir, id, s->progress, file);
 	if (fd < 0 || find(dir, id, manifest, len, em) != OK) {
 		e = manifest_build(s, manifest, len, em);
-		bool is_same = e == OK && read_id(s->path, after, em) == OK && memcmp(id, after, ID_BYTES) == 0;
+		bool is_same = e == OK && read_id(s->path, after, em) == OK && memcmp(id, after, KNOWN_MODEL_ID_BYTES) == 0;
 		char *path = fd >= 0 && is_same ? real_path(s->path) : NULL;
 		if (path != NULL)
 			remember(dir, id, path, *manifest, *len);
@@ -221,7 +229,7 @@ enum err known_model_make(const char *dir, const struct manifest_source *s, uint
 
 // ---- looking again
 
-static void compare(const struct known *k, struct known_model_check *c)
+static void compare(const struct known_model *k, struct known_model_check *c)
 {
 	uint8_t *buf = malloc(k->m.block_bytes);
 	int fd = open(k->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -239,17 +247,17 @@ static void compare(const struct known *k, struct known_model_check *c)
 
 static void verify_one(const char *file, void (*tell)(void *ctx, const struct known_model_check *c), void *ctx)
 {
-	uint8_t *data, id[ID_BYTES];
-	size_t len;
+	uint8_t *data, id[KNOWN_MODEL_ID_BYTES];
 	struct errmsg em;
-	struct known k;
+	struct known_model k;
 	struct known_model_check c = {.is_gone = false};
-	if (durable_file_load(file, FILE_BYTES_MAX, &data, &len, &em) != OK)
+	enum err e = load(file, &data, &k, &em);
+	if (e != OK && e != ERR_NOT_FOUND)
 		return;
-	if (parse(data, len, &k)) {
+	if (e == OK) {
 		memcpy(c.path, k.path, sizeof c.path);
 		c.file_bytes = k.m.file_bytes;
-		c.is_gone = read_id(k.path, id, &em) != OK || memcmp(id, k.id, ID_BYTES) != 0;
+		c.is_gone = read_id(k.path, id, &em) != OK || memcmp(id, k.id, KNOWN_MODEL_ID_BYTES) != 0;
 		if (!c.is_gone)
 			compare(&k, &c);
 		tell(ctx, &c);

@@ -166,6 +166,16 @@ static void what_is_damaged_in_the_directory_is_made_anew(void **state)
 		assert_int_equal(make(&p, &m, &a), N_BYTES);
 		free(a);
 	}
+	size_t len;
+	uint8_t *bytes = scratch_read(file, &len);
+	for (size_t i = 0; i < len; i += 3) { // a wrong hash or a wrong place of a tensor is told to every machine, and believed
+		bytes[i] ^= 1;
+		write_file(file, bytes, len);
+		bytes[i] ^= 1;
+		assert_int_equal(make(&p, &m, &a), N_BYTES);
+		free(a);
+	}
+	free(bytes);
 	close_place(&p);
 }
 
