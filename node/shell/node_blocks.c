@@ -434,8 +434,10 @@ void node_blocks_stop_load(struct node_blocks *nb)
 	if (nb->phase == NB_IDLE || nb->is_stopped)
 		return;
 	nb->is_stopped = true;
-	if (nb->phase == NB_FETCHING)
-		nb_fetch_stop(nb); // the next tick ends it
+	if (nb->phase != NB_FETCHING)
+		return; // its job's end
+	nb_fetch_stop(nb);
+	loop_timer_set(nb->p.loop, &nb->timer, loop_clock_ns()); // a tick ends it: a plan waits for that
 }
 
 uint64_t node_blocks_fetched(const struct node_blocks *nb)
