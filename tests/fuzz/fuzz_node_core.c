@@ -36,6 +36,7 @@ struct world {
 	bool waits; // the FORWARD, in an exchange
 	int32_t reads; // part buffers that the engine reads; -1: none
 	struct msg_group group; // of the last plan
+	bool is_probing, probe_is_stopped;
 	const struct node_forward_item *items;
 	int32_t n_dialled;
 	bool on_old; // the next frames come on the link before the newest
@@ -47,6 +48,15 @@ static void take_effect(struct world *w, const struct node_effect *f)
 	switch (f->type) {
 	case NODE_FX_STOP_LOAD: require(w->load_id != 0); break;
 	case NODE_FX_STOP_PREPARE: require(w->prepare_id != 0); break;
+	case NODE_FX_PROBE: // never beside a load, a download or a step
+		require(!w->is_probing && w->load_id == 0 && w->prepare_id == 0 && w->forward_id == 0);
+		w->is_probing = true;
+		w->probe_is_stopped = false;
+		break;
+	case NODE_FX_STOP_PROBE:
+		require(w->is_probing && !w->probe_is_stopped);
+		w->probe_is_stopped = true;
+		break;
 	case NODE_FX_PREPARE:
 		require(w->load_id == 0 && w->prepare_id == 0);
 		w->prepare_id = f->u.prepare.id;
@@ -303,6 +313,16 @@ static void send_credit(struct world *w, size_t link)
 	frame(w, link, bytes, sizeof bytes);
 }
 
+// finish_probe ends what was begun, or tells what the host knows by itself.
+static void finish_probe(struct world *w, uint8_t a)
+{
+	static const enum err errs[] = {OK, ERR_CANCELLED, ERR_NOMEM, OK};
+	const struct device_profile p = {.n_threads = 1 + a % 2, .n_rates = 1, .rates = {{DTYPE_Q4_0, a, a}}};
+	struct node_event ev = {.type = NODE_EV_PROBED, .u.probed = {.err = w->is_probing ? errs[a % 4] : OK, .text = "no memory", .profile = &p}};
+	w->is_probing = false;
+	step(w, &ev);
+}
+
 static void send_small(struct world *w)
 {
 	uint8_t a = reader_u8(&w->in), b = reader_u8(&w->in);
@@ -318,6 +338,10 @@ static void send_small(struct world *w)
 		msg_sample(MSG_PREPARE, &m);
 		m.u.prepare.serial = 1 + b / 8;
 		m.u.prepare.layers = b & 1 ? layer_spans_one(0, b / 2 % 4 + 1) : (struct layer_spans){0};
+	}
+	if (m.type == MSG_JOIN_ACK) {
+		finish_probe(w, b);
+		return;
 	}
 	if (m.type == MSG_REFUSED || m.type == MSG_BYE)
 		return; // the program ends
@@ -362,6 +386,7 @@ static void finish_forward(struct world *w)
 	ev.u.forward_done.errs = errs;
 	const char *texts[NODE_ITEMS_MAX] = {"layer 3"}; // of the others nothing is known
 	ev.u.forward_done.texts = a % 2 == 0 ? texts : NULL;
+	ev.u.forward_done.cost = (struct node_cost){.compute_ns = a, .weight_bytes = a * UINT64_C(1000), .token_flop = a};
 	w->forward_id = 0;
 	step(w, &ev);
 }
@@ -480,7 +505,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	core = core != NULL ? core : malloc(node_size());
 	fx = fx != NULL ? fx : malloc(sizeof *fx);
 	struct world w = {.in = reader_init(data, size), .core = core, .fx = fx};
-	struct node_config c = {.name = "n",
+	struct node_config c = {.name = "n", .may_probe = true,
 		.n_layers = 8,
 		.hidden_dim = HIDDEN,
 		.n_threads = 1,

@@ -11,7 +11,7 @@ static void start_fetching(struct host *h)
 		memset(h->pk[i], i + 1, KEY_BYTES);
 		lnk1_node_id(h->pk[i], h->ids[i].b);
 	}
-	struct node_config c = {.coordinator = h->ids[0], .name = "here", .n_layers = 8, .hidden_dim = HIDDEN, .n_threads = 1, .fetches = true,
+	struct node_config c = {.coordinator = h->ids[0], .name = "here", .n_layers = 8, .hidden_dim = HIDDEN, .n_threads = 1, .fetches = true, .may_probe = true,
 		.liveness = liveness_defaults, .link_age_ns = 3600 * S};
 	node_init(h->n, &c);
 	struct node_event ev = {.type = NODE_EV_START};
@@ -204,6 +204,39 @@ static void who_has_the_file_has_every_part(void **state)
 	stop(&h);
 }
 
+// live lets seconds go by on both links, and returns how often this machine was to be measured.
+static int32_t live(struct host *h, int32_t seconds)
+{
+	int32_t n = 0;
+	uint8_t ping[FRAME_PING_BYTES];
+	ping_encode(FRAME_PING, 1, ping);
+	for (int32_t i = 0; i < seconds; i++) {
+		h->now += S;
+		frame(h, h->control, ping, sizeof ping);
+		n += count_fx(h, NODE_FX_PROBE);
+		frame(h, h->data, ping, sizeof ping);
+		n += count_fx(h, NODE_FX_PROBE);
+	}
+	return n;
+}
+
+static void a_machine_that_fetches_is_not_measured(void **state)
+{
+	(void)state;
+	struct host h;
+	struct msg m = {.type = MSG_WELCOME, .u.welcome = {.name = "me", .member_epoch = {1}}};
+	start_fetching(&h);
+	control_on(&h, h.control, &m);
+	prepare(&h, 1, 0, 2);
+	uint32_t id = prepare_id(&h);
+	assert_int_equal(live(&h, 60), 0);
+	done(&h, id, OK);
+	assert_int_equal(count_fx(&h, NODE_FX_PROBE), 1); // at once: nothing else is under way
+	prepare(&h, 2, 2, 4);
+	assert_int_equal(count_fx(&h, NODE_FX_STOP_PROBE), 1);
+	stop(&h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -216,6 +249,7 @@ int main(void)
 		cmocka_unit_test(a_lost_coordinator_does_not_end_a_fetch_and_the_next_hears_what_is_held),
 		cmocka_unit_test(a_part_beyond_the_model_is_refused),
 		cmocka_unit_test(who_has_the_file_has_every_part),
+		cmocka_unit_test(a_machine_that_fetches_is_not_measured),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
