@@ -213,6 +213,8 @@ struct cost_closed {
 	double z_s[STAGES_MAX];
 };
 
+// cost_members_s is what each member of a group's stage takes for a token by the closed form, without the exchanges.
+void cost_members_s(const struct cost_case *c, int32_t stage, double z_s[GROUP_MEMBERS_MAX]);
 // cost_closed is the closed form; cost_closed_corrected adds the correction for unequal rounds (slower, never lower).
 void cost_closed(const struct cost_case *c, struct cost_closed *out);
 double cost_closed_corrected(const struct cost_case *c);

@@ -121,6 +121,22 @@ static double crew_z(const struct cost_case *c, int32_t stage, visit_fn *z_of, d
 	return sum_s;
 }
 
+void cost_members_s(const struct cost_case *c, int32_t stage, double z_s[GROUP_MEMBERS_MAX])
+{
+	struct cost_crew w;
+	cost_crew_init(&w, c, stage);
+	for (int32_t i = 0; i < w.group->n_members; i++) {
+		struct cost_layout l;
+		enum err e = cost_layout_of(&w.cases[i], stage, &l, NULL);
+		ASSERT(e == OK);
+		z_s[i] = 0;
+		for (int32_t r = 0; r < c->plan->n_rounds; r++) {
+			struct visit_sums v = sum_visit(&w.cases[i], stage, &l, r);
+			z_s[i] += visit_z(&w.cases[i], &v, cost_device_of(&w.cases[i], stage), l.window);
+		}
+	}
+}
+
 // stage_z puts Z into *z and n rho into *disk_s.
 static void stage_z(const struct cost_case *c, int32_t stage, const struct cost_layout *l, double *z, double *disk_s)
 {

@@ -38,10 +38,16 @@ static enum err check_members(const struct cluster *c, const struct cost_group *
 	return OK;
 }
 
+static bool is_known(const struct split_shape *s)
+{
+	bool has_heads = s->n_heads >= 1 && s->n_kv_heads >= 1 && s->n_heads % s->n_kv_heads == 0 && s->head_dim >= 1;
+	return has_heads && s->hidden_dim >= 1 && s->ffn_dim >= 1 && s->n_experts >= 0 && s->o_block >= 1 && s->down_block >= 1;
+}
+
 enum err group_check(const struct cluster *c, const struct model_shape *s, const struct cost_group *g, struct errmsg *em)
 {
 	struct group_split t;
-	if (s->split.n_heads < 1)
+	if (!is_known(&s->split))
 		return errmsg_fail(em, ERR_RANGE, "group: how this model's layers are divided into heads is not known");
 	if (g->n_members < 2 || g->n_members > GROUP_MEMBERS_MAX)
 		return errmsg_fail(em, ERR_RANGE, "group: %d members, want 2 to %d", g->n_members, GROUP_MEMBERS_MAX);

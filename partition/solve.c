@@ -3,7 +3,7 @@
 
 #include "base/assert.h"
 #include "partition/plan.h"
-#include "partition/solve_inside.h"
+#include "partition/solve_groups.h"
 
 #define SUBSET_WORK_MAX (UINT64_C(1) << 27) // 2^n L^2: more than a second
 #define STREAMS_MAX 4096
@@ -154,7 +154,8 @@ static size_t judge_bytes(const struct solve_want *w)
 {
 	size_t units = (size_t)w->shape->n_layers * (size_t)w->params.units_per_layer;
 	return piece(STAGES_MAX, sizeof(struct cost_runner)) + 2 * piece(STAGES_MAX + 1, sizeof(double)) +
-		(STAGES_MAX + 1) * PIECE + piece(units, sizeof(double));
+		(STAGES_MAX + 1) * PIECE + piece(units, sizeof(double)) +
+		(w->allow_groups ? piece(COST_GROUPS_MAX, sizeof(struct cost_crew)) + piece(units * GROUP_MEMBERS_MAX, sizeof(double)) + COST_GROUPS_MAX * PIECE : 0);
 }
 
 size_t solve_scratch_bytes(const struct solve_want *w)
@@ -277,6 +278,7 @@ static enum err search_all(struct solver *s, struct solve_result *out, struct er
 	give_result(s, out);
 	solve_fates(s, out);
 	out->bound = solve_least(out->value, solve_bound(s, &s->room));
+	solve_groups(s, out);
 	out->gap = out->bound > 0 ? out->value / out->bound - 1 : 0;
 	struct cost_case c = {.cluster = s->w->cluster, .shape = s->w->shape, .plan = &out->plan, .params = s->w->params};
 	enum err e = cost_check(&c, em);

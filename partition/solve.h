@@ -52,6 +52,7 @@ struct solve_want {
 	const struct solve_limit *limits; // (n_devices); NULL: no limits, and everybody is trusted
 	const int32_t *order;             // (n_order): the ring goes through devices in this order, and uses no others; NULL: free
 	int32_t n_order;
+	bool allow_groups;                 // tensor-parallel groups, too; with head_layers or an order there are none
 	const struct cost_plan *incumbent; // a plan to keep unless a better one is found; NULL: none
 };
 
@@ -64,6 +65,25 @@ enum solve_fate {
 	SOLVE_NOT_NEEDED, // the plan would be as fast with it, or the number of devices is spent
 };
 
+// Whether a group was formed, and why not.
+enum solve_groups {
+	SOLVE_GROUPS_OFF,     // the wants allow none
+	SOLVE_GROUPS_FORMED,
+	SOLVE_GROUPS_UNKNOWN, // how the model's layers are divided into heads is not known
+	SOLVE_GROUPS_FEW,     // no two machines that may form one reach each other
+	SOLVE_GROUPS_LINKS,   // with any two machines, exchanges take longer than sharing a layer saves the slower of them
+	SOLVE_GROUPS_SLOWER,  // the best plan with one is slower than the best without
+	SOLVE_GROUPS_NO_ROOM, // no plan with one is possible
+};
+
+struct solve_group_note {
+	enum solve_groups why;
+	double plain_s;          // value of the best plan without groups
+	double with_s;           // of the best one with groups; 0: none was judged
+	struct cost_group group; // FORMED, SLOWER: the best plan's first; LINKS: the one that came nearest; n_members 0: none
+	double layer_s, exchange_s, alone_s; // of one layer and token in it: all, its exchanges, and its slowest member without the others
+};
+
 struct solve_device_fate {
 	enum solve_fate fate;
 	double with_s; // SOLVE_SLOWER: the best value found with it; 0: not tried
@@ -74,11 +94,12 @@ struct solve_result {
 	struct cost_verdict verdict; // of the judge on this plan
 	double value;                // of the goal: seconds
 	double ttft_s, stream_s;     // seconds of the goal's other two parts; 0 where their weight is 0
-	double bound;                // no plan has a smaller value
+	double bound;                // no plan without groups has a smaller value
 	double gap;                  // value / bound - 1
 	int64_t n_judged;            // plans that the judge saw
 	int32_t single;              // the best machine alone; -1: none can hold the model
 	double single_s;             // its value
+	struct solve_group_note groups;
 	double incumbent_s;          // the incumbent's value; -1: none was given, or it is not possible with these wants
 	struct solve_device_fate *fates; // (n_devices), the caller's, set before the call; NULL: not wanted
 };
@@ -90,6 +111,7 @@ size_t solve_scratch_bytes(const struct solve_want *w);
 MUST_USE enum err solve(const struct solve_want *w, struct arena *scratch, struct solve_result *out, struct errmsg *em);
 // solve_fate_words says it in words: "the plan would be slower with it".
 const char *solve_fate_words(enum solve_fate f);
+const char *solve_groups_words(enum solve_groups g);
 
 // Which term decides how long a token takes.
 enum solve_term {

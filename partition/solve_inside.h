@@ -151,6 +151,8 @@ double solve_ring_hops_s(const struct solver *s, const struct cost_plan *p); // 
 
 // solve_judge.c: solve_judge_plan gives a plan's score; false: it is not possible with these wants, or no better than `cutoff`.
 bool solve_judge_plan(struct solver *s, const struct cost_plan *p, double cutoff, struct solve_score *out);
+// solve_score_parts is the judge alone, of a plan that is possible.
+bool solve_score_parts(struct solver *s, const struct cost_plan *p, struct solve_score *out);
 bool solve_is_possible(const struct solver *s, const struct cost_plan *p);
 bool solve_is_better(const struct solve_candidate *a, const struct solve_candidate *b);
 // solve_keep judges a candidate and keeps it when it is one of the best.

@@ -111,6 +111,13 @@ static bool score_parts(struct solver *s, const struct cost_case *c, struct solv
 	return true;
 }
 
+bool solve_score_parts(struct solver *s, const struct cost_plan *p, struct solve_score *out)
+{
+	struct cost_case c = case_of(s, p);
+	*out = (struct solve_score){0};
+	return score_parts(s, &c, out);
+}
+
 bool solve_judge_plan(struct solver *s, const struct cost_plan *p, double cutoff, struct solve_score *out)
 {
 	struct cost_case c = case_of(s, p);

@@ -20,6 +20,27 @@ const char *solve_fate_words(enum solve_fate f)
 	return "unknown";
 }
 
+const char *solve_groups_words(enum solve_groups g)
+{
+	switch (g) {
+	case SOLVE_GROUPS_OFF:
+		return "groups were not asked for";
+	case SOLVE_GROUPS_FORMED:
+		return "computing layers together is faster";
+	case SOLVE_GROUPS_UNKNOWN:
+		return "how the model's layers are divided into heads is not known";
+	case SOLVE_GROUPS_FEW:
+		return "no two machines that may form a group reach each other";
+	case SOLVE_GROUPS_LINKS:
+		return "exchanges take longer than sharing a layer saves";
+	case SOLVE_GROUPS_SLOWER:
+		return "the best plan with a group is slower";
+	case SOLVE_GROUPS_NO_ROOM:
+		return "no plan with a group is possible";
+	}
+	return "unknown";
+}
+
 const char *solve_term_words(enum solve_term t)
 {
 	switch (t) {

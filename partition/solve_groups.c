@@ -1,0 +1,524 @@
+// Plans with groups: starts, moves measured by the closed form, and the exact judge at the end.
+#include "partition/solve_groups.h"
+
+#include "partition/cost_round.h"
+
+#define WORK_MAX 400000      // layers of members that the closed form walks over, three times each: some forty milliseconds
+#define WORK_MANY_MAX 100000 // of more machines than subsets are made of behind one access point: ten, as the rest takes thirty
+#define STARTS_KEPT 3   // that are improved by moves and judged
+#define BALANCE_STEPS 4
+#define STREAM_LEVELS 8 // between as few streamed units as fit and as many as the disk reads in a token's time
+#define EVAL_WORK 200   // of a plan, beside its layers
+
+struct start {
+	struct cost_plan plan;
+	double token_s; // by the closed form
+};
+
+struct search {
+	struct solver *s;
+	int64_t work_left;
+	int32_t n_picks;
+	struct group_pick picks[GROUP_PICKS_MAX];
+	int32_t n_starts;
+	struct start starts[STARTS_KEPT]; // best first
+};
+
+static struct cost_case case_of(const struct solver *s, const struct cost_plan *p)
+{
+	return (struct cost_case){.cluster = s->w->cluster, .shape = s->w->shape, .plan = p, .params = s->w->params};
+}
+
+static bool has_member(const struct cost_group *g, int32_t device)
+{
+	for (int32_t m = 0; m < g->n_members; m++)
+		if (g->devices[m] == device)
+			return true;
+	return false;
+}
+
+static int32_t group_at(const struct cost_plan *p, int32_t stage)
+{
+	const struct cost_group *g = cost_group_of(p, stage);
+	return g == NULL ? -1 : (int32_t)(g - p->groups);
+}
+
+// layers_of returns how many layers a device holds, in a group or alone.
+static int32_t layers_of(const struct cost_plan *p, int32_t device)
+{
+	for (int32_t i = 0; i < p->n_stages; i++) {
+		const struct cost_group *g = cost_group_of(p, i);
+		if (p->stages[i].device == device)
+			return p->stages[i].n_layers;
+		for (int32_t m = 0; g && m < g->n_members; m++)
+			if (g->devices[m] == device)
+				return p->stages[i].n_layers;
+	}
+	return 0;
+}
+
+static bool keeps_wants(const struct solver *s, const struct cost_plan *p)
+{
+	int32_t n = p->n_stages;
+	for (int32_t i = 0; i < p->n_groups; i++)
+		n += p->groups[i].n_members - 1;
+	for (int32_t d = 0; s->w->limits && d < s->w->cluster->n_devices; d++) {
+		int32_t l = layers_of(p, d);
+		if (l < s->w->limits[d].layers_min || l > s->w->limits[d].layers_max)
+			return false;
+	}
+	bool has_rounds = p->n_stages == 1 ? p->n_rounds == 1 : p->n_rounds >= s->rounds_min && p->n_rounds <= s->rounds_max;
+	return n <= s->devices_max && has_rounds;
+}
+
+static bool is_possible(const struct solver *s, const struct cost_plan *p)
+{
+	struct cost_case c = case_of(s, p);
+	struct cost_layout l;
+	if (!keeps_wants(s, p) || cost_group_check(&c, NULL) != OK || !(solve_ring_hops_s(s, p) < INFINITY))
+		return false;
+	for (int32_t i = 0; i < p->n_stages; i++)
+		if (p->stages[i].n_layers < 1 || cost_layout_of(&c, i, &l, NULL) != OK)
+			return false;
+	return true;
+}
+
+// token_of is a plan's time by the closed form; INFINITY: not possible, or the work is spent.
+static double token_of(struct search *q, const struct cost_plan *p)
+{
+	struct cost_case c = case_of(q->s, p);
+	struct cost_closed closed;
+	if (q->work_left <= 0)
+		return INFINITY;
+	q->work_left -= EVAL_WORK;
+	for (int32_t i = 0; i < p->n_stages; i++) {
+		const struct cost_group *g = cost_group_of(p, i);
+		q->work_left -= p->stages[i].n_layers * (g ? g->n_members * 3 : 1);
+	}
+	if (!is_possible(q->s, p))
+		return INFINITY;
+	cost_closed(&c, &closed);
+	return closed.token_s;
+}
+
+static bool try_plan(struct search *q, struct start *at, const struct cost_plan *p)
+{
+	double token_s = token_of(q, p);
+	if (!(token_s < at->token_s * (1 - SOLVE_EQUAL)))
+		return false;
+	*at = (struct start){*p, token_s};
+	return true;
+}
+
+// ---- Shares
+
+// shift_shares gives each member a share in inverse proportion to what its part takes, half of the way.
+static void shift_shares(const struct solver *s, struct cost_plan *p, int32_t stage)
+{
+	struct cost_case c = case_of(s, p);
+	struct cost_group *g = &p->groups[group_at(p, stage)];
+	double z_s[GROUP_MEMBERS_MAX], shares[GROUP_MEMBERS_MAX], sum = 0, most = 0;
+	cost_members_s(&c, stage, z_s);
+	for (int32_t i = 0; i < g->n_members; i++)
+		sum += z_s[i] / g->n_members;
+	for (int32_t i = 0; i < g->n_members; i++) {
+		shares[i] = g->shares[i] * (0.5 + 0.5 * solve_least(4, z_s[i] > 0 ? sum / z_s[i] : 4));
+		most = solve_most(most, shares[i]);
+	}
+	for (int32_t i = 0; i < g->n_members; i++)
+		g->shares[i] = (uint32_t)(shares[i] / most * 960 + 0.5);
+}
+
+// cap_shares takes from members what their memory does not hold, and gives it to the others.
+static void cap_shares(const struct solver *s, struct cost_group *g, int32_t n_layers)
+{
+	double kv = (double)s->w->shape->kv_bytes * (double)s->w->params.kv_alloc, want[GROUP_MEMBERS_MAX], cap[GROUP_MEMBERS_MAX], all = 0;
+	for (int32_t i = 0; i < g->n_members; i++) {
+		const struct cluster_device *d = &s->w->cluster->devices[g->devices[i]];
+		double room = (double)d->cap_bytes - (double)d->reserved_bytes + (double)d->accel_bytes;
+		room -= g->devices[i] == s->w->head ? (double)s->w->shape->head_bytes : 0;
+		cap[i] = solve_most(0, room / ((double)s->w->shape->layer_bytes + kv) / n_layers * 0.98);
+		all += g->shares[i];
+	}
+	for (int32_t i = 0; i < g->n_members; i++)
+		want[i] = g->shares[i] / all;
+	for (int32_t step = 0; step < g->n_members; step++) {
+		double over = 0, open = 0;
+		for (int32_t i = 0; i < g->n_members; i++) {
+			over += want[i] > cap[i] ? want[i] - cap[i] : 0;
+			open += want[i] < cap[i] ? want[i] : 0;
+		}
+		for (int32_t i = 0; i < g->n_members && over > 0 && open > 0; i++)
+			want[i] = want[i] >= cap[i] ? cap[i] : want[i] * (1 + over / open);
+	}
+	double most = 0;
+	for (int32_t i = 0; i < g->n_members; i++)
+		most = solve_most(most, want[i]);
+	for (int32_t i = 0; i < g->n_members && most > 0; i++)
+		g->shares[i] = (uint32_t)(want[i] / most * 960 + 0.5);
+}
+
+static void balance(struct search *q, struct start *at, int32_t stage)
+{
+	struct cost_plan p = at->plan;
+	cap_shares(q->s, &p.groups[group_at(&p, stage)], p.stages[stage].n_layers);
+	try_plan(q, at, &p);
+	p = at->plan;
+	for (int32_t i = 0; i < BALANCE_STEPS && at->token_s < INFINITY; i++) {
+		shift_shares(q->s, &p, stage);
+		try_plan(q, at, &p);
+		if (!is_possible(q->s, &p))
+			break;
+	}
+}
+
+// ---- Streams
+
+static int32_t level_of(int32_t least, int32_t most, int32_t level)
+{
+	return most <= least ? least : least + (int32_t)((int64_t)(most - least) * level / STREAM_LEVELS);
+}
+
+// set_streams lets all that stream do so at a level: more streaming has larger windows.
+static void set_streams(const struct solver *s, struct cost_plan *p, int32_t level, double token_s)
+{
+	for (int32_t i = 0; i < p->n_stages; i++) {
+		int32_t group = group_at(p, i);
+		struct cost_case c = case_of(s, p);
+		struct cost_crew w;
+		if (group >= 0)
+			cost_crew_init(&w, &c, i);
+		for (int32_t m = 0; m < (group >= 0 ? p->groups[group].n_members : 1); m++) {
+			const struct cost_case *mine = group >= 0 ? &w.cases[m] : &c;
+			const struct cluster_device *d = &s->w->cluster->devices[group >= 0 ? w.parts[m].device : p->stages[i].device];
+			int32_t *n = group >= 0 ? &p->groups[group].n_streamed[m] : &p->stages[i].n_streamed;
+			struct cost_layout l;
+			*n = COST_STREAM_LEAST;
+			if (group >= 0)
+				w.parts[m].n_streamed = COST_STREAM_LEAST;
+			if (cost_layout_of(mine, i, &l, NULL) != OK || l.n_streamed == 0 || level == 0)
+				continue;
+			double most = token_s * d->disk_rate / l.unit_bytes;
+			*n = level_of(l.n_streamed, most < l.n_units ? (int32_t)most : l.n_units, level);
+		}
+	}
+}
+
+static void move_streams(struct search *q, struct start *at)
+{
+	struct cost_plan p = at->plan;
+	struct cost_case c = case_of(q->s, &p);
+	struct cost_layout l;
+	int32_t n_streamed = 0;
+	for (int32_t i = 0; i < p.n_stages; i++)
+		n_streamed += cost_layout_of(&c, i, &l, NULL) == OK ? l.n_streamed : 0;
+	for (int32_t level = 0; level <= STREAM_LEVELS && n_streamed > 0; level++) {
+		set_streams(q->s, &p, level, at->token_s);
+		try_plan(q, at, &p);
+	}
+}
+
+// ---- Moves
+
+static void drop_stage(struct cost_plan *p, int32_t stage)
+{
+	int32_t group = group_at(p, stage);
+	if (group >= 0)
+		p->groups[group] = p->groups[--p->n_groups];
+	solve_shift(p, stage, p->n_stages - 1);
+	p->n_stages--;
+	if (p->n_stages == 1)
+		p->n_rounds = 1;
+}
+
+// loosen takes as few streamed units as fit: with other layers the old ones may be none.
+static void loosen(struct cost_plan *p)
+{
+	for (int32_t i = 0; i < p->n_stages; i++)
+		p->stages[i].n_streamed = COST_STREAM_LEAST;
+	for (int32_t i = 0; i < p->n_groups; i++)
+		for (int32_t m = 0; m < p->groups[i].n_members; m++)
+			p->groups[i].n_streamed[m] = COST_STREAM_LEAST;
+}
+
+static bool move_layers(struct search *q, struct start *at)
+{
+	static const int32_t steps[] = {LAYERS_MAX, 16, 4, 1};
+	bool has_moved = false;
+	for (int32_t k = 0; k < (int32_t)ARRAY_LEN(steps); k++) {
+		for (int32_t a = 0; a < at->plan.n_stages; a++) {
+			for (int32_t b = 0; b < at->plan.n_stages; b++) {
+				struct cost_plan p = at->plan;
+				if (a == b || a >= p.n_stages || (k > 0 && steps[k] >= p.stages[a].n_layers))
+					continue;
+				int32_t n = k == 0 ? p.stages[a].n_layers : steps[k];
+				p.stages[a].n_layers -= n;
+				p.stages[b].n_layers += n;
+				loosen(&p);
+				if (k == 0)
+					drop_stage(&p, a);
+				has_moved = try_plan(q, at, &p) || has_moved;
+			}
+		}
+	}
+	return has_moved;
+}
+
+static bool move_rounds(struct search *q, struct start *at)
+{
+	bool has_moved = false;
+	for (int32_t d = -1; d <= 1; d += 2) {
+		struct cost_plan p = at->plan;
+		p.n_rounds += d;
+		if (p.n_stages == 1 || p.n_rounds < 1)
+			continue;
+		has_moved = try_plan(q, at, &p) || has_moved;
+		struct start other = {p, INFINITY};
+		set_streams(q->s, &other.plan, STREAM_LEVELS, at->token_s);
+		has_moved = try_plan(q, at, &other.plan) || has_moved;
+	}
+	return has_moved;
+}
+
+// choose_again sets mode and forms for the members and shares as they are now.
+static void choose_again(const struct solver *s, struct cost_group *g)
+{
+	struct group_pick p = {.group = *g};
+	group_choose(s, &p);
+	if (p.layer_s < INFINITY)
+		*g = p.group;
+}
+
+static void remove_member(struct cost_group *g, int32_t member)
+{
+	for (int32_t m = member; m + 1 < g->n_members; m++) {
+		g->devices[m] = g->devices[m + 1];
+		g->shares[m] = g->shares[m + 1];
+		g->n_streamed[m] = g->n_streamed[m + 1];
+	}
+	g->n_members--;
+}
+
+// is_picked tells whether a device is in one of the good sets.
+static bool is_picked(const struct search *q, int32_t device)
+{
+	for (int32_t k = 0; k < q->n_picks; k++)
+		if (has_member(&q->picks[k].group, device))
+			return true;
+	return false;
+}
+
+// move_members takes a member out of a group, who then holds nothing, or takes in a machine that holds nothing.
+static bool move_members(struct search *q, struct start *at)
+{
+	bool has_moved = false;
+	for (int32_t i = 0; i < at->plan.n_groups; i++) {
+		for (int32_t m = 1; m < at->plan.groups[i].n_members && at->plan.groups[i].n_members > 2; m++) {
+			struct cost_plan p = at->plan;
+			remove_member(&p.groups[i], m);
+			choose_again(q->s, &p.groups[i]);
+			loosen(&p);
+			has_moved = try_plan(q, at, &p) || has_moved;
+		}
+		for (int32_t d = 0; d < q->s->w->cluster->n_devices && q->work_left > 0; d++) {
+			struct cost_plan p = at->plan;
+			struct cost_group *g = &p.groups[i];
+			if (!is_picked(q, d) || layers_of(&p, d) > 0 || g->n_members == GROUP_MEMBERS_MAX)
+				continue;
+			g->devices[g->n_members] = d;
+			g->shares[g->n_members++] = 480;
+			choose_again(q->s, g);
+			cap_shares(q->s, g, q->s->n_layers);
+			loosen(&p);
+			has_moved = try_plan(q, at, &p) || has_moved;
+		}
+	}
+	return has_moved;
+}
+
+static void climb(struct search *q, struct start *at)
+{
+	bool has_moved;
+	do {
+		double before_s = at->token_s;
+		has_moved = move_layers(q, at);
+		has_moved = move_rounds(q, at) || has_moved;
+		move_streams(q, at);
+		has_moved = move_members(q, at) || has_moved;
+		for (int32_t i = 0; i < at->plan.n_stages; i++)
+			if (group_at(&at->plan, i) >= 0)
+				balance(q, at, i);
+		has_moved = has_moved || at->token_s < before_s * (1 - 1e-6);
+	} while (has_moved && q->work_left > 0);
+}
+
+// ---- Starts
+
+static void keep_start(struct search *q, const struct start *fresh)
+{
+	if (!(fresh->token_s < INFINITY) || (q->n_starts == STARTS_KEPT && fresh->token_s >= q->starts[STARTS_KEPT - 1].token_s))
+		return;
+	int32_t at = q->n_starts < STARTS_KEPT ? q->n_starts++ : STARTS_KEPT - 1;
+	for (; at > 0 && fresh->token_s < q->starts[at - 1].token_s; at--)
+		q->starts[at] = q->starts[at - 1];
+	q->starts[at] = *fresh;
+}
+
+// merged puts a group in the place of those of its members that are stages, with their layers. false: none of them is, or one is in a group.
+static bool merged(const struct cost_plan *base, const struct cost_group *g, struct cost_plan *out)
+{
+	int32_t at = -1, layers = 0, n = 0;
+	*out = *base;
+	if (base->n_groups == COST_GROUPS_MAX)
+		return false;
+	for (int32_t i = 0; i < base->n_groups; i++)
+		for (int32_t m = 0; m < base->groups[i].n_members; m++)
+			if (has_member(g, base->groups[i].devices[m]))
+				return false;
+	for (int32_t i = 0; i < base->n_stages; i++) {
+		if (!has_member(g, base->stages[i].device)) {
+			out->stages[n++] = base->stages[i];
+			continue;
+		}
+		layers += base->stages[i].n_layers;
+		if (at < 0)
+			at = n++;
+	}
+	if (at < 0)
+		return false;
+	out->n_stages = n;
+	out->stages[at] = (struct cost_stage){.device = g->devices[0], .n_layers = layers, .n_streamed = COST_STREAM_LEAST};
+	out->groups[out->n_groups++] = *g;
+	if (n == 1)
+		out->n_rounds = 1;
+	for (int32_t i = 1; i < n; i++) // the head's device comes first
+		if (out->stages[i].device == out->head)
+			solve_shift(out, i, 0);
+	return true;
+}
+
+static void start_from(struct search *q, const struct cost_plan *p)
+{
+	struct start at = {*p, token_of(q, p)};
+	for (int32_t i = 0; i < at.plan.n_stages; i++)
+		if (group_at(&at.plan, i) >= 0)
+			balance(q, &at, i);
+	keep_start(q, &at);
+}
+
+static void find_starts(struct search *q, const struct cost_plan *base)
+{
+	for (int32_t i = 0; i < q->n_picks; i++) {
+		struct cost_plan p = {.head = base->head, .head_on_accel = base->head_on_accel, .n_rounds = 1, .n_stages = 1, .n_groups = 1};
+		p.groups[0] = q->picks[i].group;
+		p.stages[0] = (struct cost_stage){.device = p.groups[0].devices[0], .n_layers = q->s->n_layers, .n_streamed = COST_STREAM_LEAST};
+		start_from(q, &p);
+		if (merged(base, &q->picks[i].group, &p) && p.n_stages > 1)
+			start_from(q, &p);
+	}
+}
+
+// add_groups makes groups of what is left beside the first one.
+static void add_groups(struct search *q, struct start *at)
+{
+	for (int32_t i = 0; i < q->n_picks; i++) {
+		struct start with = {.token_s = INFINITY};
+		if (!merged(&at->plan, &q->picks[i].group, &with.plan))
+			continue;
+		with.token_s = token_of(q, &with.plan);
+		for (int32_t k = 0; k < with.plan.n_stages; k++)
+			if (with.plan.stages[k].device == q->picks[i].group.devices[0])
+				balance(q, &with, k);
+		if (!(with.token_s < at->token_s * (1 - SOLVE_EQUAL)))
+			continue;
+		*at = with;
+		climb(q, at);
+	}
+}
+
+// ---- The judge
+
+static bool judge(struct solver *s, const struct cost_plan *p, struct solve_candidate *out)
+{
+	*out = (struct solve_candidate){.plan = *p};
+	if (!is_possible(s, p))
+		return false;
+	s->n_judged++;
+	return solve_score_parts(s, p, &out->score);
+}
+
+static void note_group(const struct solver *s, const struct cost_plan *p, struct solve_group_note *note)
+{
+	struct group_pick pick = {.group = p->groups[0]};
+	note->group = p->groups[0];
+	group_choose(s, &pick);
+	note->layer_s = pick.layer_s;
+	note->exchange_s = pick.exchange_s;
+	note->alone_s = pick.slowest_s;
+}
+
+static void put_fates(struct solver *s, const struct cost_plan *p, double plain_s, struct solve_device_fate *fates)
+{
+	for (int32_t d = 0; d < s->w->cluster->n_devices && fates; d++) {
+		if (layers_of(p, d) > 0)
+			fates[d] = (struct solve_device_fate){.fate = SOLVE_USED};
+		else if (fates[d].fate == SOLVE_USED)
+			fates[d] = (struct solve_device_fate){.fate = SOLVE_SLOWER, .with_s = plain_s};
+	}
+}
+
+static void take_best(struct search *q, struct solve_result *out)
+{
+	struct solve_candidate best = {.score.value = INFINITY}, c;
+	for (int32_t i = 0; i < q->n_starts; i++)
+		if (judge(q->s, &q->starts[i].plan, &c) && c.score.value < best.score.value * (1 - SOLVE_EQUAL))
+			best = c;
+	if (!(best.score.value < INFINITY)) {
+		out->groups.why = SOLVE_GROUPS_NO_ROOM;
+		return;
+	}
+	note_group(q->s, &best.plan, &out->groups);
+	out->groups.with_s = best.score.value;
+	out->groups.why = best.score.value < out->value * (1 - SOLVE_EQUAL) ? SOLVE_GROUPS_FORMED : SOLVE_GROUPS_SLOWER;
+	if (out->groups.why != SOLVE_GROUPS_FORMED)
+		return;
+	put_fates(q->s, &best.plan, out->value, out->fates);
+	out->plan = best.plan;
+	out->value = best.score.value;
+	out->ttft_s = best.score.ttft_s;
+	out->stream_s = best.score.stream_s;
+	out->n_judged = q->s->n_judged;
+}
+
+static enum solve_groups may_form(const struct solver *s)
+{
+	const struct solve_want *w = s->w;
+	if (!w->allow_groups || w->order != NULL || w->head_layers > 0 || w->params.policy != COST_WINDOW || s->devices_max < 2)
+		return SOLVE_GROUPS_OFF;
+	return w->shape->split.n_heads < 1 ? SOLVE_GROUPS_UNKNOWN : SOLVE_GROUPS_FORMED;
+}
+
+void solve_groups(struct solver *s, struct solve_result *out)
+{
+	bool has_many = s->hops == SOLVE_HOPS_SUM && s->n_seats > SOLVE_SUBSET_DEVICES;
+	struct search q = {.s = s, .work_left = has_many ? WORK_MANY_MAX : WORK_MAX};
+	struct group_pick nearest;
+	out->groups = (struct solve_group_note){.why = may_form(s), .plain_s = out->value};
+	if (out->groups.why != SOLVE_GROUPS_FORMED)
+		return;
+	q.n_picks = group_picks(s, q.picks, &nearest);
+	if (q.n_picks == 0) {
+		out->groups.why = nearest.group.n_members > 0 ? SOLVE_GROUPS_LINKS : SOLVE_GROUPS_FEW;
+		out->groups.group = nearest.group;
+		out->groups.layer_s = nearest.layer_s;
+		out->groups.exchange_s = nearest.exchange_s;
+		out->groups.alone_s = nearest.slowest_s;
+		return;
+	}
+	find_starts(&q, &out->plan);
+	for (int32_t i = 0; i < q.n_starts; i++) {
+		climb(&q, &q.starts[i]);
+		add_groups(&q, &q.starts[i]);
+	}
+	take_best(&q, out);
+}
