@@ -122,9 +122,10 @@ static void add_group(json_t *o, const struct coord_member_status *m)
 	if (m->n_members < 2)
 		return;
 	double n_tokens = r->n_tokens > 0 ? (double)r->n_tokens : 1, n_bytes = (double)(r->start_bytes + r->part_bytes + r->overhead);
-	json_object_set_new(o, "group", json_pack("{s:i, s:i, s:I, s:I, s:I, s:I, s:f, s:f}", "member", (int)m->place, "members", (int)m->n_members, "share",
-		(json_int_t)m->share, "of", (json_int_t)m->share_sum, "forwards", (json_int_t)r->n_forwards, "tokens", (json_int_t)r->n_tokens,
-		"exchanges_per_forward", r->n_forwards > 0 ? (double)r->n_exchanges / (double)r->n_forwards : 0.0, "sent_bytes_per_token", n_bytes / n_tokens));
+	json_object_set_new(o, "group", json_pack("{s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "member", (int)m->place, "members", (int)m->n_members,
+		"share", (json_int_t)m->share, "of", (json_int_t)m->share_sum, "forwards", (json_int_t)r->n_forwards, "tokens", (json_int_t)r->n_tokens,
+		"exchanges", (json_int_t)r->n_exchanges, "start_bytes", (json_int_t)r->start_bytes, "part_bytes", (json_int_t)r->part_bytes,
+		"frames", (json_int_t)r->n_frames, "overhead", (json_int_t)r->overhead, "sent_bytes_per_token", n_bytes / n_tokens));
 }
 
 static json_t *member_json(const struct coord_runtime *coord, const struct coord_member_status *m, bool has_chains)

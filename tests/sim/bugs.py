@@ -21,8 +21,8 @@ COPY = ROOT / "build/bugs"
 BUGS = {
     "a credit for a cancelled step is not given back": (
         "node/stage.c",
-        "				give_credit(n, w->round, w->relayed, fx);\n			continue;",
-        "				(void)fx;\n			continue;"),
+        "		give_credit(n, w->round, w->relayed, fx);\n}\n\nvoid stage_drop_running",
+        "		(void)fx;\n}\n\nvoid stage_drop_running"),
     "an acknowledgement of a step is dropped": (
         "node/stage.c",
         "	if (slot->session.v != s.session.v) { // cancelled, or its slot serves another already\n		give_credit(n, round, relayed, fx);\n",

@@ -1,0 +1,147 @@
+"""Tensor-parallel groups of real processes on the loopback address: the bits of one machine, whatever the cut and whoever is lost."""
+import json
+import pathlib
+import re
+import signal
+import socket
+
+import pytest
+
+from cluster import MEMORY_ROOM_KIB, wait_until
+
+PROMPT = "Once upon a time"
+LOCAL = socket.gethostname()  # the coordinator's own node
+
+
+def ready_with(cluster, n_members):
+    return cluster.wait_status(lambda s: s["ready"] and sum("stage" in n for n in s["nodes"]) == n_members, 60, "a plan of %d machines" % n_members)
+
+
+def group(cluster, place, names, *options, **how):
+    cluster.serve("--place", place, "--nodes", len(names), *([] if LOCAL in place else ["--no-node"]), *options)
+    for name in names:
+        cluster.join(name, "--threads", "1", **how)
+    return ready_with(cluster, len(names) + (LOCAL in place))
+
+
+def same(a, b):
+    assert a["output_ids"] == b["output_ids"]
+    assert a["logits_hash"] == b["logits_hash"]
+    assert a["logits_hash"]
+
+
+@pytest.mark.deadline(240)
+@pytest.mark.parametrize("place, names", [
+    ("a:2+b:1=30", "ab"),
+    ("a:3+b:2+c:1=30", "abc"),
+    ("a=7,b:1+c:1=16,d=7", "abcd"),
+    ("%s:1+a:1=30" % LOCAL, "a"),
+    ("a:1+%s:1=30" % LOCAL, "a"),
+], ids=["two", "three", "in a ring", "led by the coordinator's", "with the coordinator's"])
+def test_a_group_gives_one_hash(cluster, place, names):
+    alone = cluster.run_alone(PROMPT, n=6)
+    group(cluster, place, names)
+    for _ in range(2):
+        same(cluster.run(PROMPT, n=6), alone)
+
+
+@pytest.mark.deadline(240)
+def test_members_that_cannot_reach_each_other_do_it_through_the_coordinator(cluster):
+    alone = cluster.run_alone(PROMPT, n=6)
+    group(cluster, "a:2+b:1+c:1=30", "abc", listen="127.0.0.2:0")
+    same(cluster.run(PROMPT, n=6), alone)
+
+
+@pytest.mark.deadline(240)
+def test_prompts_in_chunks_and_several_streams_at_once(cluster):
+    prompts = (PROMPT, "One two three four five six seven", "A")
+    alone = [cluster.run_alone(p, n=6) for p in prompts]
+    group(cluster, "a:2+b:3=30", "ab", "--prefill-chunk", 3)
+    running = [cluster.start_run("run%d" % i, p, "--json", n=6) for i, p in enumerate(prompts)]
+    for p, one in zip(running, alone):
+        assert p.wait_exit(60) == 0
+        same(json.loads(p.out()), one)
+
+
+@pytest.mark.deadline(240)
+@pytest.mark.parametrize("victim, loss", [("a", signal.SIGKILL), ("b", signal.SIGKILL), ("b", signal.SIGSTOP)], ids=["kill the lead", "kill", "stop"])
+def test_an_answer_survives_a_lost_member(cluster, victim, loss):
+    """The lead, or another one; somebody stands by, and computes the group's layers again."""
+    alone = cluster.run_alone(PROMPT, "--temp", 0, n=100)
+    cluster.serve("--place", "a:2+b:1=30", "--nodes", 2, "--no-node", "--dead-after", 800)
+    for name in "abc":
+        cluster.join(name, "--threads", "1", "--dead-after", 800)
+    ready_with(cluster, 2)
+    before = cluster.status()["tokens"]
+    run = cluster.start_run("run", PROMPT, "--json", "--temp", 0, n=100)
+    wait_until(lambda: cluster.status()["tokens"] - before >= 10, 60, "token 10")
+    assert run.is_running()
+    cluster.processes[victim].send(loss)
+    assert run.wait_exit(120) == 0, run.log()
+    same(json.loads(run.out()), alone)
+    assert cluster.status()["recovered"] >= 1
+    same(cluster.run(PROMPT, "--temp", 0, n=100), alone)
+
+
+def node_of(status, name):
+    return next(n for n in status["nodes"] if n["name"] == name)
+
+
+# SmolLM2: 9 heads of 64 by 3 KV heads, hidden_dim 576, ffn_dim 1536, 30 layers; o and down are Q4_1, whose inputs go as blocks of 32 int8 and one f32.
+def payload_of(heads, ffn, rows):
+    """Bytes of one member's contributions to a token: inputs of o and down that are its own, outputs that are."""
+    assert heads * 64 % 32 == 0 and ffn % 32 == 0
+    return 30 * ((heads * 64 + ffn) // 32 * 36 + 2 * rows * 4)
+
+
+@pytest.mark.deadline(240)
+def test_members_send_the_bytes_that_the_rules_name(cluster):
+    """Three members in equal shares: a third of the heads, columns and rows each. Every contribution goes to both others."""
+    group(cluster, "a:1+b:1+c:1=30", "abc")
+    got = cluster.run(PROMPT, n=8)
+    n_tokens = len(got["prompt_ids"]) + len(got["output_ids"]) - 1
+    status = cluster.wait_status(lambda s: all(node_of(s, n)["group"]["tokens"] == n_tokens for n in "abc"), 20, "the members' reports")
+    for name in "abc":
+        g = node_of(status, name)["group"]
+        assert g["part_bytes"] == 2 * n_tokens * payload_of(3, 512, 192)
+        assert g["exchanges"] == g["forwards"] * 30 * 4
+        is_lead = name == "a"
+        assert g["start_bytes"] == (2 * (n_tokens * 576 * 4 + g["forwards"] * 28) if is_lead else 0)
+        assert g["frames"] == 2 * (g["exchanges"] + (g["forwards"] if is_lead else 0))
+        assert g["overhead"] == g["frames"] * (40 + 21)
+
+
+@pytest.mark.deadline(240)
+def test_members_without_a_model_file_fetch_it(cluster):
+    alone = cluster.run_alone(PROMPT, n=6)
+    cluster.serve("--place", "a:1+b:2=30", "--nodes", 2, "--no-node")
+    for name in "ab":
+        path = cluster.folder / ("%s.invite" % name)
+        path.touch(0o600)
+        path.write_text(cluster.invite() + "\n")
+        cluster.start(name, "join", "--state", cluster.state(name), "--name", name, "--listen", "127.0.0.1:0", "--cache", cluster.folder / ("cache-%s" % name),
+                      "--threads", "1", "--no-probe", "--invite-file", path)
+    ready_with(cluster, 2)
+    same(cluster.run(PROMPT, n=6), alone)
+
+
+@pytest.mark.deadline(240)
+def test_members_keep_their_memory_caps(cluster):
+    cap_mib = 96
+    alone = cluster.run_alone(PROMPT, n=6)
+    cluster.serve("--place", "a:1+b:2=30", "--nodes", 2, "--no-node", "--slots", 1, "--ctx", 512, "--prefill-chunk", 8)
+    for name in "ab":
+        cluster.join(name, "--threads", "1", "--mem", "%dM" % cap_mib)
+    ready_with(cluster, 2)
+    same(cluster.run(PROMPT, n=6), alone)
+    for name in "ab":
+        peak = int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path("/proc/%d/status" % cluster.processes[name].pid).read_text())[1])
+        assert peak <= cap_mib * 1024 + MEMORY_ROOM_KIB
+
+
+@pytest.mark.deadline(240)
+def test_a_part_that_a_cap_does_not_hold_is_refused_with_what_it_takes(cluster):
+    cluster.serve("--place", "a:1+b:1=30", "--nodes", 2, "--no-node")
+    cluster.join("a", "--threads", "1")
+    cluster.join("b", "--threads", "1", "--mem", "64M")
+    cluster.processes["b"].wait_log(r"cannot take its part: --mem leaves [\d.]+ MiB for a stage", 60)
