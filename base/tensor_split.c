@@ -53,7 +53,7 @@ static int32_t head_unit(const struct split_shape *s, int32_t n_members)
 enum err tensor_split_make(const struct split_shape *s, enum split_mode mode, const uint32_t *shares, int32_t n, struct tensor_split *out,
 	struct errmsg *em)
 {
-	struct split_range heads[GROUP_MEMBERS_MAX], ffn[GROUP_MEMBERS_MAX], rows[GROUP_MEMBERS_MAX], experts[GROUP_MEMBERS_MAX];
+	struct split_range heads[GROUP_MEMBERS_MAX], ffn[GROUP_MEMBERS_MAX], rows[GROUP_MEMBERS_MAX], experts[GROUP_MEMBERS_MAX], lanes[GROUP_MEMBERS_MAX];
 	bool any = false;
 	if (n < 1 || n > GROUP_MEMBERS_MAX)
 		return errmsg_fail(em, ERR_RANGE, "a group of %d members (want 1 to %d)", (int)n, GROUP_MEMBERS_MAX);
@@ -61,20 +61,28 @@ enum err tensor_split_make(const struct split_shape *s, enum split_mode mode, co
 		any = any || shares[i] > 0;
 	if (!any)
 		return errmsg_fail(em, ERR_RANGE, "a group whose members all have a share of 0");
+	if (split_has_lanes(mode) && (s->n_experts > 0 || s->down_lanes == 0))
+		return errmsg_fail(em, ERR_RANGE, "experts belong to members whole: their columns are not dealt");
 	*out = (struct tensor_split){.mode = mode, .n_members = n};
 	int32_t head = head_unit(s, n), col = row_unit(s->ffn_dim, s->down_block, n), row = row_unit(s->hidden_dim, ROWS_AT_ONCE, n);
 	cut(n_units_of(s->n_heads, head), shares, n, heads);
 	cut(n_units_of(s->ffn_dim, col), shares, n, ffn);
 	cut(n_units_of(s->hidden_dim, row), shares, n, rows);
 	cut(s->n_experts, shares, n, experts);
+	cut(split_has_lanes(mode) ? s->down_lanes : 0, shares, n, lanes);
+	bool is_whole = s->n_experts > 0 || split_has_lanes(mode);
 	for (int32_t i = 0; i < n; i++) {
 		out->parts[i] = (struct split_part){
 			.heads = scale_range(heads[i], head, s->n_heads),
-			.ffn = s->n_experts > 0 ? (struct split_range){0, s->ffn_dim} : scale_range(ffn[i], col, s->ffn_dim),
+			.ffn = is_whole ? (struct split_range){0, s->ffn_dim} : scale_range(ffn[i], col, s->ffn_dim),
 			.o_rows = scale_range(rows[i], row, s->hidden_dim),
 			.down_rows = scale_range(rows[i], row, s->hidden_dim),
 			.experts = experts[i],
 		};
+		if (mode == SPLIT_MIXED_STAR)
+			out->parts[i].down_rows = i == 0 ? (struct split_range){0, s->hidden_dim} : (struct split_range){s->hidden_dim, s->hidden_dim};
+		if (split_has_lanes(mode))
+			out->parts[i].lanes = scale_range(lanes[i], SPLIT_LANES / s->down_lanes, SPLIT_LANES);
 	}
 	return OK;
 }
@@ -89,22 +97,26 @@ static bool follows(struct split_range r, int32_t *at)
 
 enum err tensor_split_check(const struct split_shape *s, const struct tensor_split *t, struct errmsg *em)
 {
-	int32_t heads = 0, ffn = 0, o_rows = 0, down_rows = 0, experts = 0;
-	bool ok = true;
+	int32_t heads = 0, ffn = 0, lanes = 0, o_rows = 0, down_rows = 0, experts = 0;
+	bool ok = true, has_lanes = split_has_lanes(t->mode);
 	if (t->n_members < 1 || t->n_members > GROUP_MEMBERS_MAX)
 		return errmsg_fail(em, ERR_RANGE, "a group of %d members (want 1 to %d)", (int)t->n_members, GROUP_MEMBERS_MAX);
-	if (t->mode != SPLIT_GATHER)
-		return errmsg_fail(em, ERR_RANGE, "a group of an unknown mode %d", (int)t->mode);
+	if ((int)t->mode < 0 || t->mode >= N_SPLIT_MODES || (has_lanes && (s->n_experts > 0 || s->down_lanes == 0)))
+		return errmsg_fail(em, ERR_RANGE, "a group of mode %d, which this model cannot have", (int)t->mode);
 	for (int32_t i = 0; i < t->n_members; i++) {
 		const struct split_part *p = &t->parts[i];
 		if (s->n_experts > 0)
 			ok = ok && p->ffn.begin == 0 && p->ffn.end == s->ffn_dim && follows(p->experts, &experts);
+		else if (has_lanes)
+			ok = ok && p->ffn.begin == 0 && p->ffn.end == s->ffn_dim && follows(p->lanes, &lanes) && p->lanes.end % (SPLIT_LANES / s->down_lanes) == 0;
 		else
-			ok = ok && follows(p->ffn, &ffn) && follows(p->down_rows, &down_rows);
+			ok = ok && follows(p->ffn, &ffn);
+		ok = ok && (s->n_experts > 0 || follows(p->down_rows, &down_rows));
 		ok = ok && follows(p->heads, &heads) && follows(p->o_rows, &o_rows);
 	}
 	ok = ok && heads == s->n_heads && o_rows == s->hidden_dim && experts == s->n_experts;
-	ok = ok && (s->n_experts > 0 || (ffn == s->ffn_dim && down_rows == s->hidden_dim));
+	ok = ok && (s->n_experts > 0 || (down_rows == s->hidden_dim && (has_lanes ? lanes == SPLIT_LANES : ffn == s->ffn_dim)));
+	ok = ok && (t->mode != SPLIT_MIXED_STAR || t->parts[0].down_rows.end == s->hidden_dim);
 	return ok ? OK : errmsg_fail(em, ERR_RANGE, "a group whose parts do not cover a layer");
 }
 
@@ -136,6 +148,19 @@ size_t split_columns_bytes(const struct split_columns *c, int32_t block)
 	return values * sizeof(float) + (size_t)split_len(c->blocks) * ((size_t)block + sizeof(float));
 }
 
+struct split_range split_sums(const struct split_shape *s, const struct tensor_split *t, int32_t member)
+{
+	struct split_range all = {0, s->hidden_dim}, none = {0, 0};
+	switch (t->mode) {
+	case SPLIT_MIXED: return all;
+	case SPLIT_MIXED_STAR:
+	case SPLIT_MIXED_SCATTER: return t->parts[member].down_rows;
+	case SPLIT_GATHER:
+	case N_SPLIT_MODES: break;
+	}
+	return none;
+}
+
 size_t split_bytes(const struct split_shape *s, const struct split_part *p, enum split_exchange x, int32_t block)
 {
 	struct split_range heads = {p->heads.begin * s->head_dim, p->heads.end * s->head_dim};
@@ -145,6 +170,7 @@ size_t split_bytes(const struct split_shape *s, const struct split_part *p, enum
 	case EXCHANGE_GATED: return split_columns_bytes(&c, block);
 	case EXCHANGE_O: return (size_t)split_len(p->o_rows) * sizeof(float);
 	case EXCHANGE_DOWN: return (size_t)split_len(p->down_rows) * sizeof(float);
+	case EXCHANGE_NODES:
 	case EXCHANGE_EXPERTS: return (size_t)s->hidden_dim * sizeof(float);
 	case N_EXCHANGES: break;
 	}

@@ -5,6 +5,10 @@
 // in the form that the product takes anyway (quantised blocks; f32 where weights are floats): each member contributes its columns. Four
 // exchanges a layer: the inputs of o, the outputs of o, the inputs of down, the outputs of down. With experts whole ones belong to members, and
 // two exchanges do for the second half: none for inputs, one for the outputs of the chosen experts.
+//
+// Or the columns of down are dealt to members along the lanes of the canonical sum (kernels/lanes.h): no inputs of down travel, but the nodes of the
+// sum that a member completes, and whoever has all members' nodes of an output completes it. Experts are not dealt so.
+//
 // Cuts fall between quantisation blocks where heads and shares allow; a block with several owners travels as f32, and everybody quantises it.
 // Source: canonical-arithmetic.md, last part.
 #ifndef HEARTH_BASE_TENSOR_SPLIT_H
@@ -19,7 +23,14 @@
 
 enum split_mode {
 	SPLIT_GATHER, // rows everywhere
+	// Rows, but for down: columns along lanes.
+	SPLIT_MIXED,         // every member gets all nodes and completes all sums: one hop, the best for two
+	SPLIT_MIXED_STAR,    // the first member completes all sums, and sends them to the others
+	SPLIT_MIXED_SCATTER, // each completes those of its down_rows, and sends them to the others
+	N_SPLIT_MODES,
 };
+
+#define SPLIT_LANES 32 // in which a member's share of lanes is told, however many a product has
 
 // What a split depends on; the same in all layers.
 struct split_shape {
@@ -27,6 +38,7 @@ struct split_shape {
 	int32_t head_dim, hidden_dim;
 	int32_t ffn_dim;             // of one expert, when there are experts
 	int32_t n_experts;           // 0: one feed-forward network
+	int32_t down_lanes;          // of down's sum, in the layer where it has fewest; 0: not known, and lanes cannot be dealt
 	int32_t o_block, down_block; // inputs of o and of down that share a scale, in the layer where most do: 256, 32 or 1
 };
 
@@ -37,9 +49,10 @@ struct split_range {
 // One member's part of each layer. Ranges of a group's members follow each other and cover the whole.
 struct split_part {
 	struct split_range heads;     // query heads: rows of q, columns of o
-	struct split_range ffn;       // rows of gate and up, columns of down; all of them, with experts
+	struct split_range ffn;       // rows of gate and up, columns of down; all of them, with experts or lanes
+	struct split_range lanes;     // of SPLIT_LANES: those whose columns of down, and rows of gate and up, are its own; none in gather mode
 	struct split_range o_rows;    // outputs of o
-	struct split_range down_rows; // outputs of down; unused with experts
+	struct split_range down_rows; // outputs of down, or sums that it completes; unused with experts
 	struct split_range experts;   // with experts: those it holds
 };
 
@@ -54,7 +67,8 @@ enum split_exchange {
 	EXCHANGE_ATTENDED, // inputs of o
 	EXCHANGE_O,        // outputs of o
 	EXCHANGE_GATED,    // inputs of down; not with experts
-	EXCHANGE_DOWN,     // outputs of down; not with experts
+	EXCHANGE_NODES,    // instead of inputs of down: nodes of its sums; to each member those that it completes
+	EXCHANGE_DOWN,     // outputs of down, or completed sums; not with experts
 	EXCHANGE_EXPERTS,  // outputs of the experts that tokens chose
 	N_EXCHANGES,
 };
@@ -85,8 +99,23 @@ struct split_columns split_columns_of(struct split_range columns, int32_t block)
 // split_columns_bytes returns what they take for one token.
 size_t split_columns_bytes(const struct split_columns *c, int32_t block);
 
+static inline bool split_has_lanes(enum split_mode m)
+{
+	return m != SPLIT_GATHER;
+}
+
+// split_mask returns which of n_lanes lanes of a product are a part's own.
+static inline uint32_t split_mask(const struct split_part *p, int32_t n_lanes)
+{
+	uint64_t begin = (uint64_t)p->lanes.begin * (uint64_t)n_lanes / SPLIT_LANES, end = (uint64_t)p->lanes.end * (uint64_t)n_lanes / SPLIT_LANES;
+	return (uint32_t)((UINT64_C(1) << end) - (UINT64_C(1) << begin));
+}
+
+// split_sums returns which outputs of down a member completes from nodes.
+struct split_range split_sums(const struct split_shape *s, const struct tensor_split *t, int32_t member);
+
 // split_bytes returns what a member contributes to an exchange for one token; block is that of the layer's o or down. EXCHANGE_EXPERTS: for
-// each chosen expert that is its own.
+// each chosen expert that is its own; EXCHANGE_NODES: for each node.
 size_t split_bytes(const struct split_shape *s, const struct split_part *p, enum split_exchange x, int32_t block);
 
 #endif

@@ -95,7 +95,7 @@ static enum err fill_tp(struct cluster_host *h, const struct options *o, struct 
 		return OK;
 	struct split_shape shape = engine_split_shape(h->model);
 	enum err e = share_words_parse("--tp", o->tp, shares, &n, em);
-	return e == OK ? tensor_split_make(&shape, SPLIT_GATHER, shares, n, &h->tp, em) : e;
+	return e == OK ? tensor_split_make(&shape, (enum split_mode)o->tp_mode, shares, n, &h->tp, em) : e;
 }
 
 static enum err fill_core(struct cluster_host *h, const struct options *o, int32_t n_slots, const struct cluster_host_serve *serve,

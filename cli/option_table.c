@@ -12,6 +12,7 @@ static const char *const simd_words[] = {"portable", "avx2", "avx512", NULL};
 static const char *const wire_words[] = {"f32", "bf16", "f16", "q8", NULL};
 
 static const char *const plan_words[] = {"cost", "even", NULL};
+static const char *const tp_words[] = {"gather", "mixed", "star", "scatter", NULL}; // as enum split_mode
 static const char *const reader_words[] = {"auto", "mmap", "direct", NULL};
 
 static const char *const trace_action_words[] = {"generate", "show", "record", NULL};
@@ -116,6 +117,9 @@ static const struct option table[] = {
 	{.flag = "--tp", .commands = FOR_RUN, .kind = OPTION_STRING, .offset = AT(tp), .placeholder = "SHARES", .preset_words = "layers are computed whole",
 		.help = "share each layer among members in these proportions, such as 3:2:1, each on a thread of its own with its own weights: what a "
 			"tensor-parallel group of machines computes, and the same bits"},
+	{.flag = "--tp-mode", .commands = FOR_RUN, .kind = OPTION_ENUM, .offset = AT(tp_mode), .choices = tp_words, .preset = "gather", .placeholder = "MODE",
+		.help = "what members of --tp exchange: rows everywhere (gather), or sums for the second half of a layer, which every member (mixed), the first one "
+			"(star) or each for its rows (scatter) completes"},
 	{.flag = "--wire", .key = "cluster.wire", .commands = FOR_RUN | FOR_SERVE, .kind = OPTION_ENUM, .offset = AT(wire),
 		.choices = wire_words, .preset = "f32", .placeholder = "TYPE",
 		.help = "what hidden states are rounded to at every layer boundary, so that any cut gives the same text"},

@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "engine/engine_state.h"
+#include "engine/lane_ffn.h"
 #include "engine/member.h"
 #include "engine/member_run.h"
 
@@ -49,6 +50,15 @@ static float *carve_vector(struct carver *c, const struct tensor_view *t)
 	return t->cols > 0 ? carve(c, (size_t)t->cols, sizeof(float)) : NULL;
 }
 
+// pack_down leaves the columns of its lanes to a layer.
+static void pack_down(const struct engine *e, struct engine_layer *l)
+{
+	l->gated_cols = lanes_cols(l->down.type, l->down.cols, split_mask(&e->part, kernels_lanes(l->down.type)));
+	l->down.cols = l->gated_cols;
+	bool ok = dtype_row_bytes(l->down.type, (uint64_t)l->gated_cols, &l->down.row_bytes);
+	ASSERT(ok);
+}
+
 static void lay_out_layer(struct engine *e, struct carver *c, int32_t layer)
 {
 	struct layer_weights w;
@@ -56,8 +66,10 @@ static void lay_out_layer(struct engine *e, struct carver *c, int32_t layer)
 	struct engine_layer l = {
 		.q = shape_of(&w.q), .k = shape_of(&w.k), .v = shape_of(&w.v), .o = shape_of(&w.o),
 		.gate = shape_of(&w.gate), .up = shape_of(&w.up), .down = shape_of(&w.down), .router = shape_of(&w.router),
-		.experts = w.experts,
+		.experts = w.experts, .gated_cols = e->hp.ffn_dim,
 	};
+	if (split_has_lanes(e->split.mode))
+		pack_down(e, &l);
 	l.attn_norm = carve_vector(c, &w.attn_norm);
 	l.ffn_norm = carve_vector(c, &w.ffn_norm);
 	l.q_bias = carve_vector(c, &w.q_bias);
@@ -65,6 +77,8 @@ static void lay_out_layer(struct engine *e, struct carver *c, int32_t layer)
 	l.v_bias = carve_vector(c, &w.v_bias);
 	l.q_norm = carve_vector(c, &w.q_norm);
 	l.k_norm = carve_vector(c, &w.k_norm);
+	if (split_has_lanes(e->split.mode))
+		l.down.data = l.down_packed = carve(c, (size_t)l.down.rows * l.down.row_bytes, 1);
 	l.router.data = l.router_bytes = carve(c, (size_t)w.router.rows * w.router.row_bytes, 1);
 	if (c->arena != NULL)
 		e->layers[layer_spans_find(&e->c.layers, layer)] = l;
@@ -101,7 +115,7 @@ static void lay_out_inputs(struct engine *e, struct carver *c)
 			size_t b = inputs[i]->used[kind] ? acts_bytes((enum act_kind)kind, inputs[i]->n_cap, inputs[i]->cols) : 0;
 			bytes = b > bytes ? b : bytes;
 		}
-		void *storage = carve(c, bytes, 1);
+		void *storage = e->acts_storage[kind] = carve(c, bytes, 1);
 		for (size_t i = 0; i < ARRAY_LEN(inputs); i++) {
 			if (inputs[i]->used[kind] && storage != NULL)
 				acts_init(&inputs[i]->acts[kind], (enum act_kind)kind, inputs[i]->n_cap, inputs[i]->cols, storage);
@@ -154,6 +168,13 @@ static void lay_out(struct engine *e, struct carver *c)
 	e->up = carve_floats(c, e->gated.n_cap, hp->ffn_dim);
 	if (hp->n_experts > 0)
 		lay_out_experts(e, c);
+	if (split_has_lanes(e->split.mode)) {
+		size_t nodes;
+		if (!mul_size((size_t)n * (size_t)hp->hidden_dim, (size_t)lane_nodes_max(e), &nodes))
+			c->overflow = true;
+		else
+			e->nodes = carve(c, nodes, sizeof *e->nodes);
+	}
 	e->delta = carve_floats(c, n, hp->hidden_dim);
 	e->rope_freq = carve_floats(c, 1, hp->rope_dim / 2);
 	e->rope_cos = carve_floats(c, n, hp->rope_dim / 2);
@@ -313,6 +334,8 @@ struct split_shape engine_split_shape(const struct model *m)
 		int32_t o = block_of(w.o.type), down = block_of(w.down.type);
 		s.o_block = o > s.o_block ? o : s.o_block;
 		s.down_block = down > s.down_block && hp->n_experts == 0 ? down : s.down_block;
+		int32_t lanes = down == 1 ? 32 : down == 32 ? 8 : 4; // kernels_lanes, for types without kernels as well
+		s.down_lanes = hp->n_experts > 0 ? 0 : s.down_lanes == 0 || lanes < s.down_lanes ? lanes : s.down_lanes;
 	}
 	return s;
 }

@@ -17,6 +17,8 @@ struct engine_layer {
 	struct weight router;                     // only with experts; its data is router_bytes
 	uint8_t *router_bytes;                    // a copy, since every token needs all of it
 	const struct expert_weights *experts;     // (n_experts), where they are in the file; or NULL
+	int32_t gated_cols;                       // columns of `gated` there are: all, or those of its lanes
+	uint8_t *down_packed;                     // with lanes: its columns of down, which no unit has
 	struct unit_run units[N_UNIT_KINDS]; // empty where none of the rows is this member's
 	float *attn_norm, *ffn_norm;     // (hidden_dim)
 	float *q_bias, *k_bias, *v_bias; // (rows), or NULL
@@ -107,8 +109,10 @@ struct engine {
 	float *ahead_x, *ahead_logits;             // (hidden_dim), (n_experts): what the next layer's router may see
 	struct expert_choice *ahead_choices;       // (n_experts_used)
 	struct expert_group group;
+	float *nodes;                              // with lanes: (members, batch_max, nodes, hidden_dim), see engine/lane_ffn.h
 	float *chosen_out;                         // (batch_max, n_experts_used, hidden_dim): a member's; else NULL
 
+	void *acts_storage[N_ACT_KINDS];           // that inputs share
 	float *q, *k, *v;                          // (batch_max, rows of its heads)
 	float *up;                                 // as gated
 	float *delta;                              // (batch_max, hidden_dim): what a residual adds

@@ -1,7 +1,9 @@
 // An engine's weights: the table of their units, and the vectors it copies.
 #include "base/assert.h"
 #include "engine/engine_state.h"
+#include "engine/lane_ffn.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define UNITS_PER_LAYER 8             // where they do not all fit (cost-model.md, section 2)
@@ -47,9 +49,33 @@ void engine_layer_part(const struct engine *e, int32_t layer, struct layer_weigh
 	values_of(&w->k_bias, kv);
 	values_of(&w->v_bias, kv);
 	rows_of(&w->o, e->part.o_rows);
-	rows_of(&w->gate, e->part.ffn);
+	rows_of(&w->gate, e->part.ffn); // of lanes all: their rows lie apart
 	rows_of(&w->up, e->part.ffn);
-	rows_of(&w->down, e->part.down_rows);
+	if (!split_has_lanes(e->split.mode))
+		rows_of(&w->down, e->part.down_rows);
+}
+
+// add_lane_rows puts the rows of gate and up that belong to lanes into the table, as many units as there are runs of them at least.
+static enum err add_lane_rows(struct engine *e, int32_t layer, const struct layer_weights *w, uint64_t unit_max, struct unit_run *all)
+{
+	struct lane_run run = {0};
+	enum err err = OK;
+	*all = (struct unit_run){e->units.n, e->units.n};
+	while (err == OK && lane_run_next(&e->part, w->down.type, e->hp.ffn_dim, &run)) {
+		struct tensor_view gate = w->gate, up = w->up;
+		struct unit_run part = {0};
+		rows_of(&gate, (struct split_range){run.row_begin, run.row_end});
+		rows_of(&up, (struct split_range){run.row_begin, run.row_end});
+		err = unit_table_add(&e->units, layer, UNIT_GATE_UP, (const struct tensor_view *const[]){&gate, &up}, 2, unit_max, &part);
+		for (int32_t i = part.begin; i < part.end; i++) {
+			for (int32_t k = 0; k < e->units.units[i].n_parts; k++) {
+				e->units.units[i].parts[k].row_begin += run.packed;
+				e->units.units[i].parts[k].row_end += run.packed;
+			}
+		}
+	}
+	all->end = e->units.n;
+	return err;
 }
 
 // add_layer puts a layer's matrices into the table, in the order of forward.c.
@@ -67,8 +93,13 @@ static enum err add_layer(struct engine *e, int32_t layer, uint64_t unit_max)
 	};
 	for (size_t i = 0; i < ARRAY_LEN(phases); i++) {
 		enum unit_kind kind = phases[i].kind;
-		if (phases[i].matrices[0]->rows == 0) // these are experts, or others'
+		if (phases[i].matrices[0]->rows == 0 || (kind == UNIT_DOWN && split_has_lanes(e->split.mode))) // experts, others', or kept packed
 			continue;
+		if (kind == UNIT_GATE_UP && split_has_lanes(e->split.mode)) {
+			if (add_lane_rows(e, layer, &w, unit_max, &runs[kind]) != OK)
+				return ERR_NOMEM;
+			continue;
+		}
 		if (unit_table_add(&e->units, layer, kind, phases[i].matrices, phases[i].n, unit_max, &runs[kind]) != OK)
 			return ERR_NOMEM;
 	}
@@ -234,6 +265,27 @@ static enum err read_vector(struct engine *e, const struct tensor_view *t, float
 	return to != NULL && t->cols > 0 ? weight_files_read(e->files, t->at, (uint64_t)t->cols * sizeof *to, to, em) : OK;
 }
 
+// read_down packs the columns of down that are its lanes'.
+static enum err read_down(struct engine *e, int32_t layer, struct errmsg *em)
+{
+	struct layer_weights w;
+	const struct engine_layer *l = &e->layers[layer_spans_find(&e->c.layers, layer)];
+	enum err err = OK;
+	if (!split_has_lanes(e->split.mode) || l->gated_cols == 0)
+		return OK;
+	model_layer(e->c.model, layer, &w);
+	uint8_t *row = malloc(w.down.row_bytes);
+	if (row == NULL)
+		return errmsg_fail(em, ERR_NOMEM, "engine: no memory for a row");
+	for (int32_t i = 0; i < w.down.rows && err == OK; i++) {
+		err = weight_files_read(e->files, w.down.at + (uint64_t)i * w.down.row_bytes, w.down.row_bytes, row, em);
+		if (err == OK)
+			lanes_pack_row(w.down.type, row, w.down.cols, split_mask(&e->part, kernels_lanes(w.down.type)), l->down_packed + (size_t)i * l->down.row_bytes);
+	}
+	free(row);
+	return err;
+}
+
 static enum err read_layer_vectors(struct engine *e, int32_t layer, struct errmsg *em)
 {
 	struct layer_weights w;
@@ -258,7 +310,10 @@ enum err engine_read_vectors(struct engine *e, struct errmsg *em)
 {
 	enum err err = OK;
 	for (int32_t i = 0; i < e->hp.n_layers && err == OK; i++)
-		err = layer_spans_find(&e->c.layers, i) >= 0 ? read_layer_vectors(e, i, em) : OK;
+		if (layer_spans_find(&e->c.layers, i) >= 0) {
+			err = read_layer_vectors(e, i, em);
+			err = err == OK ? read_down(e, i, em) : err;
+		}
 	if (err == OK && e->c.has_head) {
 		struct tensor_view norm = model_output_norm(e->c.model);
 		err = read_vector(e, &norm, e->output_norm, em);

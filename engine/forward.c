@@ -182,7 +182,7 @@ static void gate_and_up(struct hand *h, const void *ctx, int32_t unit)
 	int32_t first, same, share;
 	struct weight gate = crew_unit_weight(h, unit, 0, &l->gate, &first), up = crew_unit_weight(h, unit, 1, &l->up, &same);
 	int32_t rows = gate.rows, per_share = crew_rows_per_share(h, rows), col = e->part.ffn.begin + first;
-	size_t stride = (size_t)e->hp.ffn_dim;
+	size_t stride = (size_t)l->gated_cols;
 	const struct acts *gate_in = &e->normed.acts[kernels_act_kind(gate.type)], *up_in = &e->normed.acts[kernels_act_kind(up.type)];
 	ASSERT(up.rows == rows);
 	while (crew_take(h, rows / per_share + (rows % per_share != 0), &share)) {

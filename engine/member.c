@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "engine/expert_ffn.h"
+#include "engine/lane_ffn.h"
 #include "engine/layer_parts.h"
 #include "engine/member_run.h"
 
@@ -110,6 +111,8 @@ static bool ffn(struct hand *h, int32_t layer)
 	layer_norm_ffn(h, layer);
 	if (e->hp.n_experts > 0)
 		return expert_ffn_block(h, layer);
+	if (split_has_lanes(e->split.mode))
+		return lane_ffn_block(h, layer);
 	struct gathered g = gathered_of(e, layer, EXCHANGE_GATED);
 	if (!layer_gate_up(h, layer))
 		return false;
@@ -119,8 +122,11 @@ static bool ffn(struct hand *h, int32_t layer)
 
 static void end_layer(struct hand *h, int32_t layer)
 {
-	if (h->crew->e->hp.n_experts > 0)
+	struct engine *e = h->crew->e;
+	if (e->hp.n_experts > 0)
 		expert_ffn_add(h);
+	if (e->split.mode == SPLIT_MIXED)
+		lane_ffn_join(h, layer);
 	layer_add(h);
 	layer_end(h, layer);
 }
@@ -148,6 +154,10 @@ static void run_step(void *ctx, int32_t thread_idx, int32_t n_threads)
 		ffn(&h, r->layer);
 		break;
 	case STEP_DOWN:
+		if (split_has_lanes(e->split.mode)) {
+			lane_ffn_join(&h, r->layer);
+			break;
+		}
 		g = gathered_of(e, r->layer, EXCHANGE_GATED);
 		complete(&h, &g);
 		layer_down(&h, r->layer);
@@ -161,7 +171,8 @@ static void run_step(void *ctx, int32_t thread_idx, int32_t n_threads)
 // advance names what the step that was computed waits for, and what comes then.
 static void advance(struct member_run *r)
 {
-	bool has_experts = r->crew.e->hp.n_experts > 0;
+	const struct engine *e = r->crew.e;
+	bool has_experts = e->hp.n_experts > 0;
 	r->at.layer = r->layer;
 	switch (r->step) {
 	case STEP_ATTEND:
@@ -173,9 +184,9 @@ static void advance(struct member_run *r)
 		r->step = STEP_FFN;
 		return;
 	case STEP_FFN:
-		r->at.kind = has_experts ? EXCHANGE_EXPERTS : EXCHANGE_GATED;
+		r->at.kind = has_experts ? EXCHANGE_EXPERTS : split_has_lanes(e->split.mode) ? EXCHANGE_NODES : EXCHANGE_GATED;
 		r->step = STEP_DOWN;
-		if (!has_experts)
+		if (!has_experts && e->split.mode != SPLIT_MIXED)
 			return;
 		break;
 	case STEP_DOWN:
@@ -251,7 +262,7 @@ static int32_t n_choices(const struct engine *e)
 	return e->member->crew.n_tokens * e->hp.n_experts_used;
 }
 
-size_t member_bytes(const struct engine *e, int32_t member)
+size_t member_bytes(const struct engine *e, int32_t from, int32_t to)
 {
 	const struct member_run *r = e->member;
 	ASSERT(r->is_running);
@@ -262,11 +273,15 @@ size_t member_bytes(const struct engine *e, int32_t member)
 	if (x == EXCHANGE_EXPERTS) {
 		n = 0;
 		for (int32_t i = 0; i < n_choices(e); i++)
-			n += is_own(e, member, i);
+			n += is_own(e, from, i);
+	} else if (x == EXCHANGE_NODES) {
+		int32_t n_nodes;
+		(void)lane_nodes(e, r->at.layer, from, &n_nodes);
+		return n * (size_t)n_nodes * (size_t)split_len(split_sums(&e->shape, &e->split, to)) * sizeof(float);
 	} else {
 		block = acts_block_len(kernels_act_kind(x == EXCHANGE_ATTENDED || x == EXCHANGE_O ? l->o.type : l->down.type));
 	}
-	return n * split_bytes(&e->shape, &e->split.parts[member], x, block);
+	return n * split_bytes(&e->shape, &e->split.parts[from], x, block);
 }
 
 size_t member_bytes_max(const struct engine *e, int32_t n_tokens)
@@ -277,7 +292,8 @@ size_t member_bytes_max(const struct engine *e, int32_t n_tokens)
 			continue;
 		struct layer_weights w;
 		model_layer(e->c.model, i, &w); // an engine that is only measured has no layers
-		bool has_experts = e->hp.n_experts > 0;
+		bool has_experts = e->hp.n_experts > 0, has_lanes = split_has_lanes(e->split.mode);
+		int32_t n_lanes = has_lanes ? kernels_lanes(w.down.type) : 0;
 		int32_t o = acts_block_len(kernels_act_kind(w.o.type)), down = has_experts ? 1 : acts_block_len(kernels_act_kind(w.down.type));
 		for (int32_t m = 0; m < e->split.n_members; m++) {
 			const struct split_part *p = &e->split.parts[m];
@@ -285,8 +301,9 @@ size_t member_bytes_max(const struct engine *e, int32_t n_tokens)
 			const size_t sizes[] = {
 				split_bytes(&e->shape, p, EXCHANGE_ATTENDED, o),
 				split_bytes(&e->shape, p, EXCHANGE_O, o),
-				has_experts ? (size_t)n_own * split_bytes(&e->shape, p, EXCHANGE_EXPERTS, 1) : split_bytes(&e->shape, p, EXCHANGE_GATED, down),
+				has_experts ? (size_t)n_own * split_bytes(&e->shape, p, EXCHANGE_EXPERTS, 1) : has_lanes ? 0 : split_bytes(&e->shape, p, EXCHANGE_GATED, down),
 				has_experts ? 0 : split_bytes(&e->shape, p, EXCHANGE_DOWN, down),
+				has_lanes ? (size_t)nodes_count(n_lanes, split_mask(p, n_lanes)) * split_bytes(&e->shape, p, EXCHANGE_NODES, 1) : 0,
 			};
 			for (size_t k = 0; k < ARRAY_LEN(sizes); k++)
 				max = sizes[k] > max ? sizes[k] : max;
@@ -403,7 +420,37 @@ static void import_experts(const struct engine *e, int32_t member, const uint8_t
 			in = take(in, e->chosen_out + (size_t)i * n, n, sizeof *e->chosen_out);
 }
 
-void member_export(struct engine *e, uint8_t *out)
+// nodes_at returns node 0 of a member's of token t, and which outputs of it `to` completes.
+static float *nodes_at(const struct engine *e, int32_t from, int32_t to, int32_t t, int32_t *n_nodes, struct split_range *rows)
+{
+	*rows = split_sums(&e->shape, &e->split, to);
+	float *at = lane_nodes(e, e->member->at.layer, from, n_nodes);
+	return at + (size_t)t * (size_t)*n_nodes * (size_t)e->hp.hidden_dim + rows->begin;
+}
+
+static void export_nodes(const struct engine *e, int32_t to, uint8_t *out)
+{
+	struct split_range rows;
+	int32_t n_nodes;
+	for (int32_t t = 0; t < e->member->crew.n_tokens; t++) {
+		const float *at = nodes_at(e, e->c.member, to, t, &n_nodes, &rows);
+		for (int32_t j = 0; j < n_nodes; j++)
+			out = put(out, at + (size_t)j * (size_t)e->hp.hidden_dim, (size_t)split_len(rows), sizeof *at);
+	}
+}
+
+static void import_nodes(const struct engine *e, int32_t from, const uint8_t *in)
+{
+	struct split_range rows;
+	int32_t n_nodes;
+	for (int32_t t = 0; t < e->member->crew.n_tokens; t++) {
+		float *at = nodes_at(e, from, e->c.member, t, &n_nodes, &rows);
+		for (int32_t j = 0; j < n_nodes; j++)
+			in = take(in, at + (size_t)j * (size_t)e->hp.hidden_dim, (size_t)split_len(rows), sizeof *at);
+	}
+}
+
+void member_export(struct engine *e, int32_t to, uint8_t *out)
 {
 	const struct member_run *r = e->member;
 	ASSERT(r->is_running);
@@ -412,25 +459,30 @@ void member_export(struct engine *e, uint8_t *out)
 		export_columns(e, &g, out);
 	} else if (r->at.kind == EXCHANGE_EXPERTS) {
 		export_experts(e, out);
+	} else if (r->at.kind == EXCHANGE_NODES) {
+		export_nodes(e, to, out);
 	} else {
 		export_rows(e, out);
 	}
 }
 
-enum err member_import(struct engine *e, int32_t member, const uint8_t *bytes, size_t len, struct errmsg *em)
+enum err member_import(struct engine *e, int32_t from, const uint8_t *bytes, size_t len, struct errmsg *em)
 {
 	const struct member_run *r = e->member;
 	ASSERT(r->is_running);
-	ASSERT(member != e->c.member);
-	if (len != member_bytes(e, member))
-		return errmsg_fail(em, ERR_FORMAT, "layer %d: member %d sent %zu bytes (want %zu)", (int)r->at.layer, (int)member, len, member_bytes(e, member));
+	ASSERT(from != e->c.member);
+	size_t want = member_bytes(e, from, e->c.member);
+	if (len != want)
+		return errmsg_fail(em, ERR_FORMAT, "layer %d: member %d sent %zu bytes (want %zu)", (int)r->at.layer, (int)from, len, want);
 	if (r->at.kind == EXCHANGE_ATTENDED || r->at.kind == EXCHANGE_GATED) {
 		struct gathered g = gathered_of(e, r->at.layer, r->at.kind);
-		return import_columns(e, &g, member, bytes, em);
+		return import_columns(e, &g, from, bytes, em);
 	}
 	if (r->at.kind == EXCHANGE_EXPERTS)
-		import_experts(e, member, bytes);
+		import_experts(e, from, bytes);
+	else if (r->at.kind == EXCHANGE_NODES)
+		import_nodes(e, from, bytes);
 	else
-		import_rows(e, member, bytes);
+		import_rows(e, from, bytes);
 	return OK;
 }

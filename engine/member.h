@@ -1,8 +1,8 @@
 // One member's part of a forward in a tensor-parallel group: an engine that was opened with a split computes from one exchange to the next, and its
 // caller carries what members owe each other. Bytes in and out, no link, no other engine.
 //
-//   member_begin, then member_compute again and again: while it says that the engine waits, member_export gives this member's contribution, which
-//   everybody else gets, and member_import takes each of theirs; when all are there, member_compute goes on. At its end every member holds the
+//   member_begin, then member_compute again and again: while it says that the engine waits, member_export gives this member's contribution to
+//   each other one, and member_import takes each of theirs; when all are there, member_compute goes on. At its end every member holds the
 //   same hidden states.
 //
 // Errors as in engine/engine.h: what a token of one item cannot carry fails that item, and its part travels all the same, so that members stay
@@ -26,11 +26,13 @@ MUST_USE enum err member_begin(struct engine *e, int32_t layer_begin, int32_t la
 MUST_USE enum err member_compute(struct engine *e, bool *waits, struct member_exchange *at, struct errmsg *em);
 // member_has_failed tells whether a value of an item could not be carried so far. Not every member need see it: keys and values are each one's own.
 bool member_has_failed(const struct engine *e, int32_t item);
-// member_bytes returns what a member contributes to the exchange that is waited for; 0: nothing, and no message is due.
-size_t member_bytes(const struct engine *e, int32_t member);
+// member_bytes returns what a member contributes to the exchange that is waited for, to another one; 0: nothing, and no message is due. Only with
+// EXCHANGE_NODES does it depend on `to`.
+size_t member_bytes(const struct engine *e, int32_t from, int32_t to);
 // member_bytes_max bounds that for any exchange of n tokens.
 size_t member_bytes_max(const struct engine *e, int32_t n_tokens);
-void member_export(struct engine *e, uint8_t *out);
-MUST_USE enum err member_import(struct engine *e, int32_t member, const uint8_t *bytes, size_t len, struct errmsg *em);
+// member_export writes what this member contributes, member_import takes what another one did.
+void member_export(struct engine *e, int32_t to, uint8_t *out);
+MUST_USE enum err member_import(struct engine *e, int32_t from, const uint8_t *bytes, size_t len, struct errmsg *em);
 
 #endif

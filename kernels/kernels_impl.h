@@ -25,7 +25,7 @@ struct nodes_sink {
 	int32_t n_nodes;
 	struct {
 		uint8_t first, len;
-	} node[NODES_MAX]; // node j is the TREE of lanes [first, first + len)
+	} node[LANE_NODES_MAX]; // node j is the TREE of lanes [first, first + len)
 	float *y;          // node j of row r and token t at y[t * token_stride + j * node_stride + r]
 	size_t token_stride, node_stride;
 };

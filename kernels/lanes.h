@@ -20,7 +20,7 @@
 #include "kernels/kernels.h"
 
 #define LANES_MAX 32
-#define NODES_MAX 16 // of two neighbouring lanes one mask makes at most one node
+#define LANE_NODES_MAX 16 // of two neighbouring lanes one mask makes at most one node
 
 // kernels_lanes returns how many lanes products with this weight type have, lanes_block_len how many columns a block of them is: 8 of
 // 32 columns (32-block types), 4 of 256 (K-quants), 32 of 1 (f32, f16, bf16).

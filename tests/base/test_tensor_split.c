@@ -111,8 +111,32 @@ static void a_70b_layer_of_equal_shares_gathers_107_kb(void **state)
 	size_t bytes = 0;
 	for (int32_t i = 0; i < 4; i++)
 		for (int x = EXCHANGE_ATTENDED; x <= EXCHANGE_DOWN; x++)
-			bytes += split_bytes(&llama_70b, &t.parts[i], (enum split_exchange)x, 32);
+			bytes += x == EXCHANGE_NODES ? 0 : split_bytes(&llama_70b, &t.parts[i], (enum split_exchange)x, 32);
 	assert_int_equal(bytes, 9216 + 32768 + 32256 + 32768); // a member receives three quarters of them
+}
+
+static void lanes_are_dealt_in_eighths_of_32_blocks(void **state)
+{
+	(void)state;
+	struct tensor_split t;
+	struct errmsg em = {{0}};
+	struct split_shape s = llama_70b;
+	assert_int_equal(tensor_split_make(&s, SPLIT_MIXED_SCATTER, (const uint32_t[]){3, 1}, 2, &t, &em), ERR_RANGE); // lanes not known
+	s.down_lanes = 8;
+	assert_int_equal(tensor_split_make(&s, SPLIT_MIXED_SCATTER, (const uint32_t[]){3, 1}, 2, &t, &em), OK);
+	assert_int_equal(tensor_split_check(&s, &t, &em), OK);
+	assert_int_equal(split_mask(&t.parts[0], 8), 0x3f);
+	assert_int_equal(split_mask(&t.parts[1], 8), 0xc0);
+	assert_range(split_sums(&s, &t, 1), 6144, 8192);
+	assert_int_equal(tensor_split_make(&s, SPLIT_MIXED_STAR, (const uint32_t[]){1, 1, 1}, 3, &t, &em), OK);
+	assert_int_equal(split_mask(&t.parts[0], 8) | split_mask(&t.parts[1], 8) | split_mask(&t.parts[2], 8), 0xff);
+	assert_range(split_sums(&s, &t, 0), 0, 8192);
+	assert_int_equal(split_len(split_sums(&s, &t, 1)), 0);
+	t.parts[1].lanes.end++;
+	t.parts[2].lanes.begin++;
+	assert_int_equal(tensor_split_check(&s, &t, &em), ERR_RANGE); // a lane in two
+	s.n_experts = 8;
+	assert_int_equal(tensor_split_make(&s, SPLIT_MIXED, (const uint32_t[]){1, 1}, 2, &t, &em), ERR_RANGE);
 }
 
 static void what_covers_no_layer_is_refused(void **state)
@@ -145,6 +169,7 @@ int main(void)
 		cmocka_unit_test(random_shares_cover_every_shape_within_a_unit_of_each_share),
 		cmocka_unit_test(columns_travel_as_whole_blocks_and_what_is_shared_as_f32),
 		cmocka_unit_test(a_70b_layer_of_equal_shares_gathers_107_kb),
+		cmocka_unit_test(lanes_are_dealt_in_eighths_of_32_blocks),
 		cmocka_unit_test(what_covers_no_layer_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #include "engine/tensor_group.h"
 
 #include "base/rng.h"
+#include "kernels/lanes.h"
 #include "tests/support/gguf_build.h"
 #include "tests/support/made_model.h"
 #include "tests/support/scratch.h"
@@ -24,11 +25,11 @@
 #define CHUNK 19
 #define N_PROMPT 29 // in chunks of CHUNK, then single tokens
 #define N_TOKENS 35
-#define TRIALS_PER_MODEL 15
+#define TRIALS_PER_MODEL 16
 
 // How often a kind of split was tried.
 struct tally {
-	int n_splits, members[GROUP_MEMBERS_MAX + 1], no_head, no_column, shared_block, split_kv, experts, biases, types[DTYPE_ID_MAX + 1];
+	int n_splits, modes[N_SPLIT_MODES], nodes_apart, members[GROUP_MEMBERS_MAX + 1], no_head, no_column, shared_block, split_kv, experts, biases, types[DTYPE_ID_MAX + 1];
 };
 
 static struct model *open_file(const char *path)
@@ -129,25 +130,31 @@ static void draw_cuts(struct rng *r, int32_t n, int32_t n_members, int32_t *cuts
 	cuts[n_members] = n;
 }
 
-static struct tensor_split draw_any(struct rng *r, const struct split_shape *s, int32_t n)
+static struct tensor_split draw_any(struct rng *r, const struct split_shape *s, enum split_mode mode, int32_t n)
 {
-	struct tensor_split t = {.mode = SPLIT_GATHER, .n_members = n};
-	int32_t heads[GROUP_MEMBERS_MAX + 1], ffn[GROUP_MEMBERS_MAX + 1], o[GROUP_MEMBERS_MAX + 1], down[GROUP_MEMBERS_MAX + 1], experts[GROUP_MEMBERS_MAX + 1];
+	struct tensor_split t = {.mode = mode, .n_members = n};
+	int32_t heads[GROUP_MEMBERS_MAX + 1], ffn[GROUP_MEMBERS_MAX + 1], o[GROUP_MEMBERS_MAX + 1], down[GROUP_MEMBERS_MAX + 1], experts[GROUP_MEMBERS_MAX + 1],
+		lanes[GROUP_MEMBERS_MAX + 1];
 	draw_cuts(r, s->n_heads, n, heads);
 	draw_cuts(r, s->ffn_dim, n, ffn);
 	draw_cuts(r, s->hidden_dim, n, o);
 	draw_cuts(r, s->hidden_dim, n, down);
 	draw_cuts(r, s->n_experts, n, experts);
+	draw_cuts(r, split_has_lanes(mode) ? s->down_lanes : 0, n, lanes);
 	for (int32_t i = 0; i < n; i++) {
 		t.parts[i] = (struct split_part){.heads = {heads[i], heads[i + 1]}, .ffn = {ffn[i], ffn[i + 1]}, .o_rows = {o[i], o[i + 1]},
 			.down_rows = {down[i], down[i + 1]}, .experts = {experts[i], experts[i + 1]}};
-		if (s->n_experts > 0)
+		if (split_has_lanes(mode))
+			t.parts[i].lanes = (struct split_range){lanes[i] * SPLIT_LANES / s->down_lanes, lanes[i + 1] * SPLIT_LANES / s->down_lanes};
+		if (mode == SPLIT_MIXED_STAR)
+			t.parts[i].down_rows = (struct split_range){i == 0 ? 0 : s->hidden_dim, s->hidden_dim};
+		if (s->n_experts > 0 || split_has_lanes(mode))
 			t.parts[i].ffn = (struct split_range){0, s->ffn_dim};
 	}
 	return t;
 }
 
-static struct tensor_split draw_shares(struct rng *r, const struct split_shape *s, int32_t n)
+static struct tensor_split draw_shares(struct rng *r, const struct split_shape *s, enum split_mode mode, int32_t n)
 {
 	struct tensor_split t;
 	struct errmsg em = {{0}};
@@ -155,7 +162,7 @@ static struct tensor_split draw_shares(struct rng *r, const struct split_shape *
 	for (int32_t i = 0; i < n; i++)
 		shares[i] = (uint32_t)rng_below(r, 5);
 	shares[rng_below(r, (uint64_t)n)] = 3;
-	if (tensor_split_make(s, SPLIT_GATHER, shares, n, &t, &em) != OK)
+	if (tensor_split_make(s, mode, shares, n, &t, &em) != OK)
 		fail_msg("%s", em.text);
 	return t;
 }
@@ -167,19 +174,22 @@ static bool has_shared_block(struct split_range columns, int32_t block)
 
 static void count(struct tally *t, const struct model *m, const struct split_shape *s, const struct tensor_split *split)
 {
-	bool no_head = false, no_column = false, shared = false, split_kv = false;
+	bool no_head = false, no_column = false, shared = false, split_kv = false, apart = false;
 	struct layer_weights w;
 	bool seen[DTYPE_ID_MAX + 1] = {false};
 	for (int32_t i = 0; i < split->n_members; i++) {
 		const struct split_part *p = &split->parts[i];
 		no_head = no_head || split_len(p->heads) == 0;
-		no_column = no_column || (s->n_experts == 0 && split_len(p->ffn) == 0);
+		no_column = no_column || (s->n_experts == 0 && split_len(split_has_lanes(split->mode) ? p->lanes : p->ffn) == 0);
+		apart = apart || nodes_count(8, split_mask(p, 8)) > 1;
 		shared = shared || has_shared_block(p->ffn, s->down_block) ||
 			has_shared_block((struct split_range){p->heads.begin * s->head_dim, p->heads.end * s->head_dim}, s->o_block);
 		split_kv = split_kv || (split_len(p->heads) > 0 && p->heads.end % (s->n_heads / s->n_kv_heads) != 0);
 	}
 	t->n_splits++;
 	t->members[split->n_members]++;
+	t->modes[split->mode]++;
+	t->nodes_apart += apart;
 	t->no_head += no_head;
 	t->no_column += no_column;
 	t->shared_block += shared && s->n_experts == 0;
@@ -199,6 +209,16 @@ static void count(struct tally *t, const struct model *m, const struct split_sha
 	t->biases += w.q_bias.cols > 0;
 }
 
+// node_bytes: of each output that a member completes, 4 for each node of the others'.
+static uint64_t node_bytes(enum dtype type, const struct split_shape *s, const struct tensor_split *split, int32_t self)
+{
+	int32_t n_lanes = dtype_find(type)->block_len == 1 ? 32 : dtype_find(type)->block_len == 32 ? 8 : 4, n_nodes = 0;
+	int32_t rows = split->mode == SPLIT_MIXED ? s->hidden_dim : split_len(split->parts[self].down_rows);
+	for (int32_t i = 0; i < split->n_members; i++)
+		n_nodes += i == self ? 0 : nodes_count(n_lanes, split_mask(&split->parts[i], n_lanes));
+	return 4 * (uint64_t)n_nodes * (uint64_t)rows;
+}
+
 // expected_bytes is what a member receives for one token in a layer of a dense model, written from the specification's rules.
 static uint64_t expected_bytes(const struct model *m, const struct split_shape *s, const struct tensor_split *split, int32_t self)
 {
@@ -207,7 +227,7 @@ static uint64_t expected_bytes(const struct model *m, const struct split_shape *
 	for (int32_t layer = 0; layer < model_hparams(m)->n_layers; layer++) {
 		model_layer(m, layer, &w);
 		int32_t block_of[2] = {(int32_t)dtype_find(w.o.type)->block_len, (int32_t)dtype_find(w.down.type)->block_len};
-		for (int32_t k = 0; k < 2; k++) {
+		for (int32_t k = 0; k < (split_has_lanes(split->mode) ? 1 : 2); k++) {
 			int32_t n = k == 0 ? s->n_heads * s->head_dim : s->ffn_dim, block = block_of[k];
 			for (int32_t at = 0; at < n; at += block) {
 				int32_t owners = 0, of_others = 0;
@@ -223,7 +243,11 @@ static uint64_t expected_bytes(const struct model *m, const struct split_shape *
 					bytes += owners == 1 && block > 1 ? (uint64_t)block + 4 : 4 * (uint64_t)of_others;
 			}
 		}
-		bytes += 4 * (uint64_t)(2 * s->hidden_dim - split_len(split->parts[self].o_rows) - split_len(split->parts[self].down_rows));
+		bytes += 4 * (uint64_t)(s->hidden_dim - split_len(split->parts[self].o_rows));
+		if (split->mode != SPLIT_MIXED)
+			bytes += 4 * (uint64_t)(s->hidden_dim - split_len(split->parts[self].down_rows));
+		if (split_has_lanes(split->mode))
+			bytes += node_bytes(w.down.type, s, split, self);
 	}
 	return bytes;
 }
@@ -234,7 +258,7 @@ static void check_bytes(const struct computed *c, const struct model *m, const s
 	tensor_group_stats_get(c->group, &stats);
 	for (int32_t i = 0; i < split->n_members && s->n_experts == 0; i++)
 		assert_int_equal(stats.received[i], expected_bytes(m, s, split, i) * N_TOKENS);
-	int32_t n_forwards = 2 + N_TOKENS - 1 - N_PROMPT, per_layer = s->n_experts > 0 ? 3 : 4;
+	int32_t n_forwards = 2 + N_TOKENS - 1 - N_PROMPT, per_layer = s->n_experts > 0 || split->mode == SPLIT_MIXED ? 3 : 4;
 	assert_int_equal(stats.n_exchanges, n_forwards * per_layer * model_hparams(m)->n_layers);
 }
 
@@ -249,11 +273,12 @@ static void try_splits(struct tally *t, const struct model *m, uint64_t seed, in
 	compute(&one);
 	for (int i = 0; i < n_trials; i++) {
 		int32_t n = n_members > 0 ? n_members : 2 + (int32_t)rng_below(&r, 7);
-		struct tensor_split split = i % 2 == 0 ? draw_any(&r, &s, n) : draw_shares(&r, &s, n);
+		enum split_mode mode = s.n_experts > 0 ? SPLIT_GATHER : (enum split_mode)(i / 2 % N_SPLIT_MODES);
+		struct tensor_split split = i % 2 == 0 ? draw_any(&r, &s, mode, n) : draw_shares(&r, &s, mode, n);
 		open_computed(&all, m, &split);
 		compute(&all);
 		if (memcmp(one.hidden, all.hidden, N_TOKENS * (size_t)one.hidden_dim * sizeof *one.hidden) != 0)
-			fail_msg("model seed %llu, trial %d: %d members give other bits", (unsigned long long)seed, i, (int)n);
+			fail_msg("model seed %llu, trial %d: %d members in mode %d give other bits", (unsigned long long)seed, i, (int)n, (int)mode);
 		check_bytes(&all, m, &s, &split);
 		count(t, m, &s, &split);
 		close_computed(&all);
@@ -303,8 +328,12 @@ static void any_split_gives_the_bits_of_one_engine(void **state)
 		model_close(m);
 		scratch_remove(dir);
 	}
-	print_message("%d splits: %d without a head, %d without a column, %d with a shared block, %d that split KV heads, %d with experts across members, %d with biases\n",
-		t.n_splits, t.no_head, t.no_column, t.shared_block, t.split_kv, t.experts, t.biases);
+	print_message("%d splits: %d without a head, %d without a column, %d with a shared block, %d that split KV heads, %d with experts across members, %d with biases; %d gathered, %d, %d and %d mixed (each, star, scatter), %d with nodes apart\n",
+		t.n_splits, t.no_head, t.no_column, t.shared_block, t.split_kv, t.experts, t.biases, t.modes[0], t.modes[1], t.modes[2], t.modes[3],
+		t.nodes_apart);
+	for (int i = 0; i < N_SPLIT_MODES; i++)
+		assert_true(t.modes[i] >= 10);
+	assert_true(t.nodes_apart >= 10);
 	assert_true(t.no_head >= 10 && t.no_column >= 10 && t.shared_block >= 10 && t.split_kv >= 10 && t.experts >= 10 && t.biases >= 10);
 	for (int32_t n = 2; n <= 8; n++)
 		assert_true(t.members[n] >= 10);
