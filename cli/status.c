@@ -93,7 +93,8 @@ static void print_group(const json_t *n)
 	printf("%s: %s a group of %lld, with %lld of %lld parts of each layer", text(n, "name"), number(g, "member") == 0 ? "leads" : "is in", number(g, "members"),
 		number(g, "share"), number(g, "of"));
 	if (number(g, "tokens") > 0)
-		printf("; sends the others %.1f KiB a token", real(g, "sent_bytes_per_token") / 1024);
+		printf("; sends the others %.1f KiB a token, and %.1f of headers and encryption", real(g, "sent_bytes_per_token") / 1024,
+			(double)number(g, "overhead") / (double)number(g, "tokens") / 1024);
 	putchar('\n');
 }
 

@@ -233,7 +233,7 @@ static void check_link(struct node *n, struct node_link *l, struct node_effects 
 	case LIVENESS_DEAD:
 		liveness_init(&l->life, &n->config.liveness, n->now_ns); // once: the LINK_DOWN follows
 		l->closing = l->retired;
-		node_fx_close(fx, l->handle, false);
+		node_fx_close(fx, l->handle, l->retired); // one that has a successor ends in order: what was on its way there has long come
 		return;
 	}
 	renew_or_close(n, l, fx);

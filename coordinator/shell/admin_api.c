@@ -121,7 +121,7 @@ static void add_group(json_t *o, const struct coord_member_status *m)
 	const struct msg_group_report *r = &m->report.group;
 	if (m->n_members < 2)
 		return;
-	double n_tokens = r->n_tokens > 0 ? (double)r->n_tokens : 1, n_bytes = (double)(r->start_bytes + r->part_bytes + r->overhead);
+	double n_tokens = r->n_tokens > 0 ? (double)r->n_tokens : 1, n_bytes = (double)(r->start_bytes + r->part_bytes);
 	json_object_set_new(o, "group", json_pack("{s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "member", (int)m->place, "members", (int)m->n_members,
 		"share", (json_int_t)m->share, "of", (json_int_t)m->share_sum, "forwards", (json_int_t)r->n_forwards, "tokens", (json_int_t)r->n_tokens,
 		"exchanges", (json_int_t)r->n_exchanges, "start_bytes", (json_int_t)r->start_bytes, "part_bytes", (json_int_t)r->part_bytes,

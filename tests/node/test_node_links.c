@@ -46,6 +46,24 @@ static void a_spare_link_is_received_from_and_never_sent_on(void **state)
 	stop(&h);
 }
 
+// With a short time to death that comes before it would be closed anyway. Nothing is lost with it.
+static void a_spare_link_that_is_silent_ends_in_order(void **state)
+{
+	(void)state;
+	struct host h;
+	start_with(&h, false, liveness_with(S));
+	plan(&h, 1, 0, 2);
+	loaded(&h, OK);
+	up(&h, 2, NODE_LINK_DATA);
+	uint32_t spare = up_as(&h, 2, NODE_LINK_DATA, true);
+	run_to(&h, NODE_FX_CLOSE, S);
+	for (int32_t i = 0; i < count_fx(&h, NODE_FX_CLOSE); i++) // the others hear nothing here, either
+		assert_int_equal(find_fx(&h, NODE_FX_CLOSE, i)->u.close.orderly, find_fx(&h, NODE_FX_CLOSE, i)->u.close.link == spare);
+	down(&h, spare, true);
+	assert_false(says_broken(&h));
+	stop(&h);
+}
+
 static void a_spare_link_takes_the_place_of_one_that_breaks(void **state)
 {
 	(void)state;
@@ -363,6 +381,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(frames_on_a_link_that_has_a_successor_still_count),
 		cmocka_unit_test(a_spare_link_is_received_from_and_never_sent_on),
+		cmocka_unit_test(a_spare_link_that_is_silent_ends_in_order),
 		cmocka_unit_test(a_spare_link_takes_the_place_of_one_that_breaks),
 		cmocka_unit_test(a_hop_with_steps_on_an_old_link_waits_for_their_credits),
 		cmocka_unit_test(an_old_link_that_breaks_with_steps_of_the_plan_is_reported),

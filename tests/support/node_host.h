@@ -155,8 +155,8 @@ static inline void control_on(struct host *h, uint32_t link, const struct msg *m
 	frame(h, link, bytes, msg_encode(m, bytes));
 }
 
-// start_as begins with both links to the coordinator up; may_probe: it measures its machine.
-static inline void start_as(struct host *h, bool may_probe)
+// start_with begins with both links to the coordinator up; may_probe: it measures its machine.
+static inline void start_with(struct host *h, bool may_probe, struct liveness_limits liveness)
 {
 	*h = (struct host){.now = S};
 	h->n = malloc(node_size());
@@ -166,12 +166,17 @@ static inline void start_as(struct host *h, bool may_probe)
 		lnk1_node_id(h->pk[i], h->ids[i].b);
 	}
 	struct node_config c = {.coordinator = h->ids[0], .name = "here", .n_layers = 8, .hidden_dim = HIDDEN, .n_threads = 1,
-		.liveness = liveness_defaults, .link_age_ns = 3600 * S, .may_probe = may_probe};
+		.liveness = liveness, .link_age_ns = 3600 * S, .may_probe = may_probe};
 	node_init(h->n, &c);
 	struct node_event ev = {.type = NODE_EV_START};
 	step(h, &ev);
 	h->control = up(h, 0, NODE_LINK_CONTROL);
 	h->data = up(h, 0, NODE_LINK_DATA);
+}
+
+static inline void start_as(struct host *h, bool may_probe)
+{
+	start_with(h, may_probe, liveness_defaults);
 }
 
 static inline void start(struct host *h)
