@@ -123,7 +123,7 @@ static bool report_differs(const struct node *n)
 	const struct msg_node_report *a = &n->report, *b = &n->reported;
 	return n->welcomed && (a->disk_written != b->disk_written || a->disk_read != b->disk_read || a->next_late != b->next_late ||
 		a->weights.read != b->weights.read || a->weights.pinned != b->weights.pinned || a->weights.reader != b->weights.reader || a->decode_us != b->decode_us ||
-		a->prefill_us != b->prefill_us || a->group.n_forwards != b->group.n_forwards);
+		a->prefill_us != b->prefill_us || a->group.n_exchanges != b->group.n_exchanges);
 }
 
 static void report(struct node *n, struct node_effects *fx)

@@ -4,10 +4,12 @@ import pathlib
 import re
 import signal
 import socket
+import subprocess
+import sys
 
 import pytest
 
-from cluster import MEMORY_ROOM_KIB, wait_until
+from cluster import MEMORY_ROOM_KIB, ROOT, wait_until
 
 PROMPT = "Once upon a time"
 LOCAL = socket.gethostname()  # the coordinator's own node
@@ -87,6 +89,14 @@ def node_of(status, name):
     return next(n for n in status["nodes"] if n["name"] == name)
 
 
+def wait_passed(cluster, names, n_exchanges, n_tokens):
+    """Waits until members have told of so many tokens and of every exchange of their forwards; returns the status."""
+    def are_told(s):
+        groups = [node_of(s, n)["group"] for n in names]
+        return all(g["tokens"] == n_tokens and g["exchanges"] == g["forwards"] * n_exchanges for g in groups)
+    return cluster.wait_status(are_told, 20, "the members' reports")
+
+
 # SmolLM2: 9 heads of 64 by 3 KV heads, hidden_dim 576, ffn_dim 1536, 30 layers; o and down are Q4_1, whose inputs go as blocks of 32 int8 and one f32.
 def payload_of(heads, ffn, rows):
     """Bytes of one member's contributions to a token: inputs of o and down that are its own, outputs that are."""
@@ -100,11 +110,10 @@ def test_members_send_the_bytes_that_the_rules_name(cluster):
     group(cluster, "a:1+b:1+c:1=30", "abc")
     got = cluster.run(PROMPT, n=8)
     n_tokens = len(got["prompt_ids"]) + len(got["output_ids"]) - 1
-    status = cluster.wait_status(lambda s: all(node_of(s, n)["group"]["tokens"] == n_tokens for n in "abc"), 20, "the members' reports")
+    status = wait_passed(cluster, "abc", 30 * 4, n_tokens)
     for name in "abc":
         g = node_of(status, name)["group"]
         assert g["part_bytes"] == 2 * n_tokens * payload_of(3, 512, 192)
-        assert g["exchanges"] == g["forwards"] * 30 * 4
         is_lead = name == "a"
         assert g["start_bytes"] == (2 * (n_tokens * 576 * 4 + g["forwards"] * 28) if is_lead else 0)
         assert g["frames"] == 2 * (g["exchanges"] + (g["forwards"] if is_lead else 0))
@@ -113,6 +122,22 @@ def test_members_send_the_bytes_that_the_rules_name(cluster):
     payload = 2 * payload_of(3, 512, 192) / 1024
     assert "b: is in a group of 3, with 1 of 3 parts of each layer; sends the others %.1f KiB a token, and %.1f of headers and encryption\n" % (
         payload, g["overhead"] / n_tokens / 1024) in text
+
+
+@pytest.mark.deadline(240)
+@pytest.mark.parametrize("wire", ["f32", "bf16"])
+def test_members_that_share_experts_give_one_hash(cluster, tmp_path, wire):
+    """Two of six experts each: of those that a token chooses, often none is a member's, which then has nothing to send."""
+    subprocess.run([sys.executable, ROOT / "tools/make_tiny_model.py", tmp_path / "vocab.gguf"], check=True)
+    cluster.model = tmp_path / "made.gguf"
+    subprocess.run([ROOT / "tools/make_model", "--vocab-from", tmp_path / "vocab.gguf", "--shape",
+                    "layers=3,hidden=256,heads=4,kv_heads=2,ffn=256,experts=6,experts_used=2", "--type", "Q4_0", "-o", cluster.model],
+                   check=True, stderr=subprocess.DEVNULL)
+    alone = cluster.run_alone("the other side", "--wire", wire, n=10)
+    group(cluster, "a:1+b:1+c:1=3", "abc", "--wire", wire)
+    got = cluster.run("the other side", n=10)
+    same(got, alone)
+    wait_passed(cluster, "abc", 3 * 3, len(got["prompt_ids"]) + len(got["output_ids"]) - 1)
 
 
 @pytest.mark.deadline(240)
