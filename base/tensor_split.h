@@ -99,6 +99,11 @@ struct split_columns split_columns_of(struct split_range columns, int32_t block)
 // split_columns_bytes returns what they take for one token.
 size_t split_columns_bytes(const struct split_columns *c, int32_t block);
 
+// Where in a buffer of its own a member has what goes to another one; the same place for all where all get the same.
+struct split_sent {
+	uint32_t at, len;
+};
+
 static inline bool split_has_lanes(enum split_mode m)
 {
 	return m != SPLIT_GATHER;

@@ -79,6 +79,9 @@ static enum err fill_placement(struct cluster_host *h, const struct options *o, 
 	enum err e = placement_words_parse(o->place, c->n_layers, &h->placement, em);
 	if (e != OK)
 		return e;
+	c->group_mode = (enum split_mode)o->tp_mode;
+	if (c->group_mode != SPLIT_GATHER && model_hparams(h->model)->n_experts > 0)
+		return errmsg_fail(em, ERR_UNSUPPORTED, "--tp-mode: of a model with experts whole ones belong to members: only gather will do");
 	bool is_here = c->has_local_node && placement_words_find(h->placement, c->local_name) > 0;
 	c->n_chains = h->placement->n_chains;
 	c->placement = h->placement->chains;

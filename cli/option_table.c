@@ -117,8 +117,8 @@ static const struct option table[] = {
 	{.flag = "--tp", .commands = FOR_RUN, .kind = OPTION_STRING, .offset = AT(tp), .placeholder = "SHARES", .preset_words = "layers are computed whole",
 		.help = "share each layer among members in these proportions, such as 3:2:1, each on a thread of its own with its own weights: what a "
 			"tensor-parallel group of machines computes, and the same bits"},
-	{.flag = "--tp-mode", .commands = FOR_RUN, .kind = OPTION_ENUM, .offset = AT(tp_mode), .choices = tp_words, .preset = "gather", .placeholder = "MODE",
-		.help = "what members of --tp exchange: rows everywhere (gather), or sums for the second half of a layer, which every member (mixed), the first one "
+	{.flag = "--tp-mode", .key = "cluster.tp_mode", .commands = FOR_RUN | FOR_SERVE, .kind = OPTION_ENUM, .offset = AT(tp_mode), .choices = tp_words, .preset = "gather", .placeholder = "MODE",
+		.help = "what members of --tp, or of a group in --place, send each other: rows everywhere (gather), or sums for the second half of a layer, which every member (mixed), the first one "
 			"(star) or each for its rows (scatter) completes"},
 	{.flag = "--wire", .key = "cluster.wire", .commands = FOR_RUN | FOR_SERVE, .kind = OPTION_ENUM, .offset = AT(wire),
 		.choices = wire_words, .preset = "f32", .placeholder = "TYPE",

@@ -450,10 +450,9 @@ static void import_nodes(const struct engine *e, int32_t from, const uint8_t *in
 	}
 }
 
-void member_export(struct engine *e, int32_t to, uint8_t *out)
+static void export_to(struct engine *e, int32_t to, uint8_t *out)
 {
 	const struct member_run *r = e->member;
-	ASSERT(r->is_running);
 	if (r->at.kind == EXCHANGE_ATTENDED || r->at.kind == EXCHANGE_GATED) {
 		struct gathered g = gathered_of(e, r->at.layer, r->at.kind);
 		export_columns(e, &g, out);
@@ -463,6 +462,23 @@ void member_export(struct engine *e, int32_t to, uint8_t *out)
 		export_nodes(e, to, out);
 	} else {
 		export_rows(e, out);
+	}
+}
+
+void member_export(struct engine *e, uint8_t *out, struct split_sent *to)
+{
+	ASSERT(e->member->is_running);
+	bool is_same = e->member->at.kind != EXCHANGE_NODES || e->split.mode == SPLIT_MIXED, is_written = false;
+	uint32_t at = 0;
+	for (int32_t i = 0; i < e->split.n_members; i++) {
+		to[i] = (struct split_sent){at, 0};
+		if (i == e->c.member)
+			continue;
+		to[i].len = (uint32_t)member_bytes(e, e->c.member, i);
+		if (!is_written || !is_same)
+			export_to(e, i, out + at);
+		is_written = true;
+		at += is_same ? 0 : to[i].len;
 	}
 }
 

@@ -29,10 +29,11 @@ bool member_has_failed(const struct engine *e, int32_t item);
 // member_bytes returns what a member contributes to the exchange that is waited for, to another one; 0: nothing, and no message is due. Only with
 // EXCHANGE_NODES does it depend on `to`.
 size_t member_bytes(const struct engine *e, int32_t from, int32_t to);
-// member_bytes_max bounds that for any exchange of n tokens.
+// member_bytes_max bounds what a member exports in any exchange of n tokens.
 size_t member_bytes_max(const struct engine *e, int32_t n_tokens);
-// member_export writes what this member contributes, member_import takes what another one did.
-void member_export(struct engine *e, int32_t to, uint8_t *out);
+// member_export writes what this member contributes, and says what of it is for whom (to: one for each member; its own is nothing). member_import
+// takes what another one contributed.
+void member_export(struct engine *e, uint8_t *out, struct split_sent *to);
 MUST_USE enum err member_import(struct engine *e, int32_t from, const uint8_t *bytes, size_t len, struct errmsg *em);
 
 #endif

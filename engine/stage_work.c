@@ -254,8 +254,8 @@ static void compute(struct stage_work *w, uint8_t *own, struct stage_turn *out)
 	for (int32_t i = 0; i < w->batch.n; i++)
 		out->failed |= (uint64_t)member_has_failed(w->engine, i) << w->batch.from[i];
 	for (int32_t i = 0; i < w->n_members; i++)
-		out->bytes[i] = w->bytes[i] = (uint32_t)member_bytes(w->engine, i, i == w->member ? (i + 1) % w->n_members : w->member);
-	member_export(w->engine, (w->member + 1) % w->n_members, own);
+		out->bytes[i] = w->bytes[i] = i == w->member ? 0 : (uint32_t)member_bytes(w->engine, i, w->member);
+	member_export(w->engine, own, out->to);
 }
 
 // refuse finds the items that cannot be computed here: each alone would be refused.

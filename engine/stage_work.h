@@ -42,9 +42,10 @@ void stage_work_forward(struct stage_work *w, int32_t layer_begin, int32_t layer
 
 // A member of a tensor-parallel group (an engine with a split, engine/member.h) computes a batch from one exchange to the next.
 struct stage_turn {
-	bool waits;    // in an exchange: `own` has what this member contributes, bytes[] (one for each member) says how much each does
+	bool waits;    // in an exchange: `own` has what this member contributes, `to` says what of it is for whom, bytes[] what each of the others sends it
 	bool was_cut;  // it has ended before its last exchange: what can be said is in the items
 	uint32_t bytes[GROUP_MEMBERS_MAX];
+	struct split_sent to[GROUP_MEMBERS_MAX];
 	uint64_t failed; // while it waits: bit i, item i has failed already
 };
 

@@ -14,7 +14,7 @@ struct group_member {
 	struct engine *engine;
 	struct pool *pool; // of one thread: the group's own
 	uint8_t *boxes[2];
-	size_t at[2][GROUP_MEMBERS_MAX], len[2][GROUP_MEMBERS_MAX]; // where in a box what is for a member lies
+	struct split_sent to[2][GROUP_MEMBERS_MAX]; // in each box
 	float *hidden; // (batch_max, hidden_dim)
 	struct engine_item items[ITEMS_MAX];
 	enum err err;
@@ -238,24 +238,6 @@ static void take_items(struct tensor_group *g, struct group_member *m)
 	}
 }
 
-// fill_box exports for each of the others, or once where all get the same.
-static void fill_box(struct tensor_group *g, int32_t self, int32_t box, enum split_exchange kind)
-{
-	struct group_member *m = &g->members[self];
-	bool is_same = kind != EXCHANGE_NODES || g->split.mode == SPLIT_MIXED, is_filled = false;
-	size_t at = 0;
-	for (int32_t to = 0; to < g->split.n_members; to++) {
-		if (to == self)
-			continue;
-		m->at[box][to] = at;
-		m->len[box][to] = member_bytes(m->engine, self, to);
-		if (!is_filled || !is_same)
-			member_export(m->engine, to, m->boxes[box] + at);
-		is_filled = true;
-		at += is_same ? 0 : m->len[box][to];
-	}
-}
-
 // import_all takes what the others put into their boxes.
 static enum err import_all(struct tensor_group *g, int32_t self, int32_t box)
 {
@@ -263,10 +245,11 @@ static enum err import_all(struct tensor_group *g, int32_t self, int32_t box)
 	enum err err = OK;
 	for (int32_t i = 0; i < g->split.n_members && err == OK; i++) {
 		const struct group_member *from = &g->members[i];
-		if (i == self || from->len[box][self] == 0)
+		struct split_sent sent = from->to[box][self];
+		if (i == self || sent.len == 0)
 			continue;
-		err = member_import(m->engine, i, from->boxes[box] + from->at[box][self], from->len[box][self], &m->em);
-		m->received += from->len[box][self];
+		err = member_import(m->engine, i, from->boxes[box] + sent.at, sent.len, &m->em);
+		m->received += sent.len;
 		m->n_messages++;
 	}
 	return err;
@@ -288,7 +271,7 @@ static void run_member(void *ctx, int32_t self, int32_t n_members)
 		if (!waits && (m->err == OK || m->err == ERR_NON_FINITE))
 			return;
 		if (m->err == OK) {
-			fill_box(g, self, box, at.kind);
+			member_export(m->engine, m->boxes[box], m->to[box]);
 		} else {
 			atomic_store(&g->has_failed[box], true);
 		}

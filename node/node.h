@@ -138,7 +138,8 @@ struct node_event {
 		} forward_done;
 		struct {
 			uint32_t id;
-			const uint32_t *bytes; // (n_members) what each contributes, 0 to part_bytes
+			const uint32_t *bytes; // (n_members) what each contributes to this member, 0 to part_bytes
+			const struct split_sent *to; // (n_members) what of its own part buffer is for whom; NULL: bytes[self] from its beginning, for each
 			uint64_t failed; // bit i: item i has failed here; FORWARD_DONE will say how
 		} exchange;
 		struct {

@@ -94,20 +94,31 @@ static struct part part_here(const struct node *n, int32_t exchange)
 		.forward = n->group.forward};
 }
 
-// send_own sends this member's contribution to the exchange that it waits in.
-static void send_own(struct node *n, struct node_effects *fx)
+// send_own_to sends a member what is for it, through a hub or not. Even nothing is told: what has failed travels with it.
+static void send_own_to(struct node *n, int32_t dst, struct node_effects *fx)
 {
 	struct node_group *g = &n->group;
 	struct part_frame f = {.part = part_here(n, g->exchange), .pool = NODE_PARTS, .buf = node_part_buf(n->plan.group.self, 0)};
-	f.part.total = g->has_refused ? 0 : g->bytes[n->plan.group.self];
+	size_t at = 0;
+	f.part.total = g->has_refused ? 0 : g->to[dst].len;
 	f.part.failed = g->has_refused || g->exchange > 1 ? g->failed : 0; // in exchange 1 it would end the forward before anybody could say why
 	do {
-		size_t left = f.part.total - f.off;
+		size_t left = f.part.total - at;
 		f.len = left < PART_PAYLOAD_MAX ? left : PART_PAYLOAD_MAX;
-		f.part.offset = (uint32_t)f.off;
-		spread(n, &f, fx);
-		f.off += f.len;
-	} while (f.off < f.part.total);
+		f.off = g->to[dst].at + at;
+		f.part.offset = (uint32_t)at;
+		send_frame(n, dst, &f, fx);
+		at += f.len;
+	} while (at < f.part.total);
+}
+
+// send_own sends this member's contribution to the exchange that it waits in: to everybody else, or to the hub, who passes it on.
+static void send_own(struct node *n, struct node_effects *fx)
+{
+	const struct msg_group *g = &n->plan.group;
+	for (int32_t i = 0; i < g->n_members; i++)
+		if (i != g->self && (g->hub < 0 || g->hub == g->self || i == g->hub))
+			send_own_to(n, i, fx);
 }
 
 // send_start tells the others what is to be computed: exchange 0.
@@ -347,7 +358,10 @@ void node_group_on_exchange(struct node *n, const struct node_event *ev, struct 
 	}
 	for (int32_t i = 0; i < n->plan.group.n_members; i++) {
 		g->bytes[i] = ev->u.exchange.bytes[i];
+		g->to[i] = ev->u.exchange.to != NULL ? ev->u.exchange.to[i] : (struct split_sent){0, ev->u.exchange.bytes[n->plan.group.self]};
 		ASSERT(g->bytes[i] <= g->part_bytes);
+		ASSERT(g->to[i].len <= g->part_bytes);
+		ASSERT(g->to[i].at <= g->part_bytes - g->to[i].len);
 	}
 	g->failed = ev->u.exchange.failed & items_mask(n);
 	check_early(n, fx);

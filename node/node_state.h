@@ -126,7 +126,8 @@ struct node_group {
 	bool is_cut;         // nothing is begun or taken until there is another plan
 	bool has_refused;    // this forward, before it computed anything of use
 	uint64_t failed, failed_there; // items, here and by other members
-	uint32_t bytes[GROUP_MEMBERS_MAX]; // what each contributes to the exchange that is waited in
+	uint32_t bytes[GROUP_MEMBERS_MAX]; // what each other one sends here in the exchange that is waited in
+	struct split_sent to[GROUP_MEMBERS_MAX]; // what goes from here to each
 	struct session_id sessions[NODE_ITEMS_MAX]; // of a fellow's items
 	struct group_part parts[GROUP_MEMBERS_MAX][2]; // number % 2
 	struct group_part told;  // to a fellow: the forward that comes next

@@ -200,7 +200,7 @@ static enum err get_group(const Hearth__Group *p, struct msg_group *m, struct er
 	TRY(get_int((uint32_t)(p->n_shares <= GROUP_MEMBERS_MAX ? p->n_shares : 0), 2, GROUP_MEMBERS_MAX, &n, "group shares", em));
 	m->n_members = n;
 	TRY(get_int(p->member, 0, (uint32_t)n - 1, &m->self, "group member", em));
-	TRY(get_int(p->mode, 0, SPLIT_GATHER, &mode, "group mode", em));
+	TRY(get_int(p->mode, 0, N_SPLIT_MODES - 1, &mode, "group mode", em));
 	TRY(get_int(p->hub, 0, (uint32_t)n, &hub, "group hub", em));
 	m->mode = (enum split_mode)mode;
 	m->hub = hub - 1;

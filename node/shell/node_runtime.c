@@ -165,6 +165,7 @@ static void on_forward(void *ctx)
 		struct node_event ev = {.type = NODE_EV_EXCHANGE};
 		ev.u.exchange.id = j->id;
 		ev.u.exchange.bytes = j->turn.bytes;
+		ev.u.exchange.to = j->turn.to;
 		ev.u.exchange.failed = j->turn.failed;
 		step(j->rt, &ev);
 		return;

@@ -139,12 +139,12 @@ struct member {
 	uint8_t own[PART_MAX], parts[MEMBERS][PART_MAX];
 };
 
-static struct member *open_group(struct world *w)
+static struct member *open_group(struct world *w, enum split_mode mode)
 {
 	struct member *m = calloc(MEMBERS, sizeof *m);
 	struct split_shape shape = engine_split_shape(w->model);
 	struct tensor_split split;
-	assert_int_equal(tensor_split_make(&shape, SPLIT_GATHER, (const uint32_t[]){3, 2, 1}, MEMBERS, &split, NULL), OK);
+	assert_int_equal(tensor_split_make(&shape, mode, (const uint32_t[]){3, 2, 1}, MEMBERS, &split, NULL), OK);
 	for (int32_t i = 0; i < MEMBERS; i++) {
 		m[i].stage = opened_as(w, false, &split, i);
 		assert_true(stage_work_part_bytes(m[i].stage) <= PART_MAX);
@@ -177,9 +177,11 @@ static int32_t run_group(struct member *m)
 	for (; m[0].turn.waits; n++) {
 		for (int32_t i = 0; i < MEMBERS; i++) {
 			assert_true(m[i].turn.waits);
-			assert_memory_equal(m[i].turn.bytes, m[0].turn.bytes, sizeof m[0].turn.bytes);
-			for (int32_t k = 0; k < MEMBERS; k++)
-				memcpy(m[k].parts[i], m[i].own, m[i].turn.bytes[i]);
+			for (int32_t k = 0; k < MEMBERS; k++) {
+				struct split_sent sent = m[i].turn.to[k];
+				assert_int_equal(sent.len, k == i ? 0 : m[k].turn.bytes[i]);
+				memcpy(m[k].parts[i], m[i].own + sent.at, sent.len);
+			}
 		}
 		for (int32_t i = MEMBERS - 1; i >= 0; i--) {
 			const uint8_t *parts[MEMBERS] = {m[i].parts[0], m[i].parts[1], m[i].parts[2]};
@@ -189,10 +191,9 @@ static int32_t run_group(struct member *m)
 	return n;
 }
 
-static void members_compute_what_one_stage_does(void **state)
+static void compare_with_one_stage(struct world *w, enum split_mode mode)
 {
-	struct world *w = *state;
-	struct member *m = open_group(w);
+	struct member *m = open_group(w, mode);
 	uint16_t rows[2][2][HIDDEN];
 	struct stage_item items[2];
 	for (int32_t pos = 0; pos < 4; pos += 2) {
@@ -203,7 +204,7 @@ static void members_compute_what_one_stage_does(void **state)
 			memcpy(m[i].rows, rows, sizeof rows);
 		}
 		stage_work_forward(w->stage, 0, 4, items, 2);
-		assert_int_equal(run_group(m), 4 * 4);
+		assert_int_equal(run_group(m), (mode == SPLIT_MIXED ? 3 : 4) * 4);
 		for (int32_t i = 0; i < MEMBERS; i++) {
 			assert_false(m[i].turn.was_cut);
 			assert_int_equal(m[i].items[0].err, OK);
@@ -214,10 +215,16 @@ static void members_compute_what_one_stage_does(void **state)
 	close_group(m);
 }
 
+static void members_compute_what_one_stage_does(void **state)
+{
+	for (int mode = 0; mode < N_SPLIT_MODES; mode++)
+		compare_with_one_stage(*state, (enum split_mode)mode);
+}
+
 static void a_member_names_the_items_that_it_cannot_begin(void **state)
 {
 	struct world *w = *state;
-	struct member *m = open_group(w);
+	struct member *m = open_group(w, SPLIT_GATHER);
 	fill(m[0].rows, m[0].items, 0);
 	m[0].items[1].pos = 5; // nothing before it was computed
 	stage_work_member_begin(m[0].stage, 0, 4, m[0].items, 2, m[0].own, &m[0].turn);
@@ -232,7 +239,7 @@ static void a_member_names_the_items_that_it_cannot_begin(void **state)
 static void a_contribution_that_is_none_cuts_the_batch(void **state)
 {
 	struct world *w = *state;
-	struct member *m = open_group(w);
+	struct member *m = open_group(w, SPLIT_GATHER);
 	fill(m[0].rows, m[0].items, 0);
 	stage_work_member_begin(m[0].stage, 0, 4, m[0].items, 2, m[0].own, &m[0].turn);
 	assert_true(m[0].turn.waits);

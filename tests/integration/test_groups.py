@@ -48,6 +48,15 @@ def test_a_group_gives_one_hash(cluster, place, names):
 
 
 @pytest.mark.deadline(240)
+@pytest.mark.parametrize("mode", ["mixed", "star", "scatter"])
+def test_members_that_send_sums_give_the_same_hash(cluster, mode):
+    alone = cluster.run_alone(PROMPT, n=6)
+    group(cluster, "a:2+b:1+c:1=30", "abc", "--tp-mode", mode)
+    for _ in range(2):
+        same(cluster.run(PROMPT, n=6), alone)
+
+
+@pytest.mark.deadline(240)
 def test_members_that_cannot_reach_each_other_do_it_through_the_coordinator(cluster):
     alone = cluster.run_alone(PROMPT, n=6)
     group(cluster, "a:2+b:1+c:1=30", "abc", listen="127.0.0.2:0")
