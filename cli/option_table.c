@@ -284,6 +284,8 @@ static const struct option table[] = {
 	{.flag = "--coordinator", .commands = FOR_PLAN, .kind = OPTION_NAME, .offset = AT(plan_head), .placeholder = "NAME", .preset_words = "the file's, else its first machine",
 		.help = "the machine that takes requests and computes the output head"},
 	{.flag = "--svg", .commands = FOR_PLAN, .kind = OPTION_PATH, .offset = AT(sim_svg), .placeholder = "FILE", .help = "draw the ring, and who does what when"},
+	{.flag = "--no-groups", .commands = FOR_PLAN, .kind = OPTION_BOOL, .offset = AT(plan_no_groups),
+		.help = "no machines that compute each layer together; a running cluster is planned without them"},
 	{.flag = "--no-what-if", .commands = FOR_PLAN, .kind = OPTION_BOOL, .offset = AT(plan_no_what_if), .help = "leave out what other machines and links would change"},
 
 	// Every command

@@ -19,6 +19,7 @@ struct material {
 	struct scenario_station *stations;
 	struct scenario_link *links;
 	struct cluster net[SCENARIO_DEVICES_MAX + 1];
+	int32_t airs[SCENARIO_DEVICES_MAX + 1][SCENARIO_DEVICES_MAX];
 	struct cluster_link *nets;      // room of them all
 	size_t n_nets;                  // used
 	struct model_shape shapes[ARRAY_LEN(types)];
@@ -35,10 +36,7 @@ static void add(struct plan_report *r, struct what_if q, const char *before, con
 
 static bool is_used(const struct plan_report *r, int32_t device)
 {
-	for (int32_t i = 0; i < r->result.plan.n_stages; i++)
-		if (r->result.plan.stages[i].device == device)
-			return true;
-	return false;
+	return r->fates[device].fate == SOLVE_USED;
 }
 
 static void add_devices(struct plan_report *r, enum what_if_kind kind, const char *before, const char *after)
@@ -79,6 +77,7 @@ static const struct cluster *net_of(struct plan_report *r, struct material *m, s
 	m->n_nets += n * n;
 	*out = r->cluster->cluster;
 	out->links = out->attach = NULL;
+	out->airs = scenario_airs(&m->wired, m->airs[out - m->net]);
 	if (scenario_attach(&m->wired, room)) {
 		out->attach = room;
 	} else {

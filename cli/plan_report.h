@@ -34,6 +34,24 @@ struct plan_report {
 	struct plan_question questions[PLAN_QUESTIONS_MAX];
 };
 
+// One group of the plan.
+struct plan_member {
+	int32_t device;
+	double share; // of each layer's weights
+	uint64_t accel_bytes, memory_bytes, streamed_bytes;
+	double sent_bytes, received_bytes; // per token
+};
+
+struct plan_group_figures {
+	const struct cost_group *group;
+	struct group_traffic traffic; // of a token
+	struct plan_member members[GROUP_MEMBERS_MAX];
+};
+
+struct plan_names {
+	char text[GROUP_MEMBERS_MAX * NAME_CAP + NAME_CAP];
+};
+
 // plan_want_fill turns options into wants. ERR_USAGE: a name that is no machine, two options that contradict each other.
 MUST_USE enum err plan_want_fill(const struct options *o, struct plan_report *r, struct errmsg *em);
 // plan_questions_ask solves every what-if that makes sense for the plan; ERR_NOMEM.
@@ -45,6 +63,14 @@ struct cost_case plan_case(const struct plan_report *r);
 double plan_wait_s(const struct plan_report *r, int32_t stage);
 // plan_slow_disk tells whether a stage reads more than others' work hides: it then waits for its disk.
 bool plan_slow_disk(const struct plan_report *r, int32_t stage);
+
+// plan_group_fill: false: the stage is one machine.
+bool plan_group_fill(const struct plan_report *r, int32_t stage, struct plan_group_figures *out);
+// plan_stage_names is "desk", or "desk+pi" of a group; plan_group_form is "reduce: pair".
+struct plan_names plan_stage_names(const struct plan_report *r, int32_t stage);
+struct plan_names plan_group_form(const struct cost_group *g, const struct plan_report *r);
+void plan_print_groups(FILE *to, const struct plan_report *r);
+void plan_print_groups_why(FILE *to, const struct plan_report *r);
 
 void plan_print_text(FILE *to, const struct plan_report *r);
 MUST_USE enum err plan_print_json(FILE *to, const struct plan_report *r);

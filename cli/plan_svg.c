@@ -36,6 +36,26 @@ static void draw_hop(FILE *to, const struct plan_report *r, int32_t from, int32_
 		a.x, a.y, b.x, b.y, (a.x + b.x) / 2, (a.y + b.y) / 2 + (b.y < a.y ? 13 : -4), quantity_print(QUANTITY_TIME, s).text);
 }
 
+// draw_group says who else is in a stage, and what their exchanges take.
+static void draw_group(FILE *to, const struct plan_report *r, int32_t stage, struct place p)
+{
+	struct plan_group_figures g;
+	bool is_left = p.x < WIDTH / 2.0 - 1;
+	double x = is_left ? p.x - 16 : p.x + 16;
+	if (!plan_group_fill(r, stage, &g))
+		return;
+	fprintf(to, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%d\" fill=\"none\" stroke=\"#3b6fb6\"/>\n<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">together:", p.x, p.y,
+		NODE + 4, x, p.y + 24, is_left ? "end" : "start");
+	double sent = 0;
+	for (int32_t i = 0; i < g.group->n_members; i++) {
+		fprintf(to, "%s %s %.0f %%", i > 0 ? "," : "", r->cluster->devices[g.members[i].device].name, 100 * g.members[i].share);
+		sent += g.members[i].sent_bytes;
+	}
+	fprintf(to, "</text>\n<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" fill=\"#3f9a63\">%s: %" PRId32 " exchanges, %s, %s per token</text>\n", x, p.y + 38,
+		is_left ? "end" : "start", plan_group_form(g.group, r).text, g.traffic.n_exchanges, quantity_print(QUANTITY_BYTES, sent).text,
+		quantity_print(QUANTITY_TIME, g.traffic.seconds).text);
+}
+
 static void draw_machine(FILE *to, const struct plan_report *r, int32_t device, const struct solve_stage_account *s, struct place p)
 {
 	bool is_left = p.x < WIDTH / 2.0 - 1;
@@ -66,8 +86,10 @@ static void draw_ring(FILE *to, const struct plan_report *r)
 		draw_hop(to, r, last, p->head, place_of(n - 1, n), place_of(0, n));
 	if (extra)
 		draw_machine(to, r, p->head, NULL, place_of(0, n));
-	for (int32_t i = 0; i < p->n_stages; i++)
+	for (int32_t i = 0; i < p->n_stages; i++) {
 		draw_machine(to, r, p->stages[i].device, &r->account.stages[i], place_of(i + extra, n));
+		draw_group(to, r, i, place_of(i + extra, n));
+	}
 	fprintf(to, "<text x=\"%.1f\" y=\"24\" text-anchor=\"middle\" font-size=\"14\">%" PRId32 " round%s, %s per token</text>\n", WIDTH / 2.0, p->n_rounds,
 		p->n_rounds > 1 ? "s" : "", quantity_print(QUANTITY_TIME, r->result.verdict.token_s).text);
 }

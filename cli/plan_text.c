@@ -39,7 +39,7 @@ static void print_plan(FILE *to, const struct plan_report *r)
 	const struct cost_plan *p = &r->result.plan;
 	fprintf(to, "\nPlan: ");
 	for (int32_t i = 0; i < p->n_stages; i++)
-		fprintf(to, "%s%s %" PRId32, i > 0 ? ", " : "", device_name(r, p->stages[i].device), p->stages[i].n_layers);
+		fprintf(to, "%s%s %" PRId32, i > 0 ? ", " : "", plan_stage_names(r, i).text, p->stages[i].n_layers);
 	fprintf(to, " layers; %" PRId32 " round%s; coordinator %s%s\n", p->n_rounds, p->n_rounds > 1 ? "s" : "", device_name(r, p->head),
 		p->head_on_accel ? " (output head on its accelerator)" : "");
 }
@@ -52,13 +52,16 @@ static void print_predicted(FILE *to, const struct plan_report *r)
 		1 / token_s, time_text(r->ttft_s).text, r->n_prompt);
 	if (r->want.goal.streams_weight > 0)
 		fprintf(to, "  %" PRId32 " answers at once: %.3g tokens/s in all\n", r->want.goal.n_streams, 1 / s->stream_s);
-	if (s->gap < 5e-4)
-		fprintf(to, "  no plan is faster than this one: that is proved\n");
+	const char *kind = s->groups.why == SOLVE_GROUPS_SLOWER || s->groups.why == SOLVE_GROUPS_NO_ROOM ? " without groups" : "";
+	if (s->plan.n_groups > 0)
+		fprintf(to, "  no plan without groups can be faster than %s\n", time_text(s->bound).text);
+	else if (s->gap < 5e-4)
+		fprintf(to, "  no plan%s is faster than this one: that is proved\n", kind);
 	else
-		fprintf(to, "  no plan can be faster than %s: at most %.1f %% is left\n", time_text(s->bound).text, (1 - s->bound / s->value) * 100);
+		fprintf(to, "  no plan%s can be faster than %s: at most %.1f %% is left\n", kind, time_text(s->bound).text, (1 - s->bound / s->value) * 100);
 	if (s->single < 0)
 		fprintf(to, "  no machine can, or may, hold it alone\n");
-	else if (r->result.plan.n_stages > 1)
+	else if (r->result.plan.n_stages > 1 || r->result.plan.n_groups > 0)
 		fprintf(to, "  the best machine alone, %s, would take %s\n", device_name(r, s->single), time_text(s->single_s).text);
 }
 
@@ -72,13 +75,22 @@ static void print_devices(FILE *to, const struct plan_report *r)
 		"sends", "others", "mostly");
 	for (int32_t i = 0; i < a->n_stages; i++) {
 		const struct solve_stage_account *s = &a->stages[i];
-		fprintf(to, "  %-16s %6" PRId32 " %9s %9s %9s %9s %9s %9s %9s %9s  %s\n", device_name(r, s->device), s->n_layers,
+		const struct cost_group *g = cost_group_of(&r->result.plan, i);
+		char name[NAME_CAP + 16] = "";
+		if (g)
+			snprintf(name, sizeof name, "%s, %" PRId32 " more", device_name(r, s->device), g->n_members - 1);
+		else
+			snprintf(name, sizeof name, "%s", device_name(r, s->device));
+		fprintf(to, "  %-16s %6" PRId32 " %9s %9s %9s %9s %9s %9s %9s %9s  %s\n", name, s->n_layers,
 			bytes_text((double)s->pinned_bytes).text, bytes_text((double)s->accel_bytes).text,
 			bytes_text((double)s->streamed_bytes).text, time_text(s->busy_s).text, time_text(s->stall_s).text,
-			time_text(s->read_s).text, time_text(s->hop_s).text, time_text(plan_wait_s(r, i)).text, solve_term_words(s->term));
+			time_text(s->read_s).text, time_text(s->hop_s + s->exchange_s).text, time_text(plan_wait_s(r, i)).text, solve_term_words(s->term));
 	}
-	fprintf(to, "  of one token: computing %s, waiting for disks %s, links %s, output head %s\n", time_text(a->busy_s).text, time_text(a->stall_s).text,
+	fprintf(to, "  of one token: computing %s, waiting for disks %s, links %s, output head %s", time_text(a->busy_s).text, time_text(a->stall_s).text,
 		time_text(a->hop_s).text, time_text(a->head_s).text);
+	if (a->exchange_s > 0)
+		fprintf(to, ", exchanges in groups %s", time_text(a->exchange_s).text);
+	fputc('\n', to);
 }
 
 // ---- Why
@@ -110,6 +122,10 @@ static void print_bottleneck(FILE *to, const struct plan_report *r)
 		break;
 	case SOLVE_TERM_HOPS:
 		fprintf(to, "  - what limits it are the links: %s of %s. Wires, or fewer machines, would help.\n", time_text(a->hop_s).text, time_text(a->token_s).text);
+		break;
+	case SOLVE_TERM_EXCHANGES:
+		fprintf(to, "  - what limits it are the exchanges in the group of %s: %s of %s. Wires would help.\n", who, time_text(s ? s->exchange_s : 0).text,
+			time_text(a->token_s).text);
 		break;
 	case SOLVE_TERM_HEAD:
 		fprintf(to, "  - what limits it is the output head on %s: %s of %s.\n", who, time_text(a->head_s).text, time_text(a->token_s).text);
@@ -159,6 +175,7 @@ static void print_why(FILE *to, const struct plan_report *r)
 {
 	fprintf(to, "\nWhy:\n");
 	print_bottleneck(to, r);
+	plan_print_groups_why(to, r);
 	print_rounds(to, r);
 	print_hidden(to, r);
 	for (int32_t i = 0; i < r->account.n_stages; i++)
@@ -213,6 +230,7 @@ void plan_print_text(FILE *to, const struct plan_report *r)
 	print_plan(to, r);
 	print_predicted(to, r);
 	print_devices(to, r);
+	plan_print_groups(to, r);
 	print_why(to, r);
 	print_left_out(to, r);
 	print_questions(to, r);
@@ -226,7 +244,7 @@ void plan_print_text(FILE *to, const struct plan_report *r)
 double plan_wait_s(const struct plan_report *r, int32_t stage)
 {
 	const struct solve_stage_account *s = &r->account.stages[stage];
-	double head_s = s->device == r->result.plan.head ? r->account.head_s : 0, wait_s = r->account.token_s - s->busy_s - s->stall_s - head_s;
+	double head_s = s->device == r->result.plan.head ? r->account.head_s : 0, wait_s = r->account.token_s - s->busy_s - s->stall_s - s->exchange_s - head_s;
 	return wait_s > 0 ? wait_s : 0;
 }
 

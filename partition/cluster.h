@@ -43,7 +43,7 @@ struct cluster_device {
 	double accel_rate;    // G
 	double accel_flops;   // as cpu_flops
 	double disk_rate;     // s: bytes/s as the weights will be read; 0: diskless
-	double visit_s;       // o: fixed cost of one visit
+	double visit_s;       // o: fixed cost of one visit; in a group, of each step of messages it receives, too
 	uint32_t derived;     // CLUSTER_ bits
 };
 

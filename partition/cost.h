@@ -165,6 +165,8 @@ static inline const struct cost_group *cost_group_of(const struct cost_plan *p, 
 void cost_crew_init(struct cost_crew *out, const struct cost_case *c, int32_t stage);
 // cost_crew_tokens computes layer_s and start_s for n tokens.
 void cost_crew_tokens(struct cost_crew *w, const struct cost_case *c, int32_t n_tokens);
+// cost_crew_token is all that its members send each other for one token, in all rounds.
+void cost_crew_token(const struct cost_crew *w, const struct cost_case *c, int32_t stage, struct group_traffic *out);
 // cost_runner_open starts a stage of either kind with memory from the arena, as cost_judge_bytes counts it. ERR_NOMEM.
 MUST_USE enum err cost_runner_open(struct cost_runner *r, const struct cost_case *c, int32_t stage, double start_s, struct arena *a);
 

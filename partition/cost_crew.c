@@ -42,6 +42,21 @@ void cost_crew_tokens(struct cost_crew *w, const struct cost_case *c, int32_t n_
 	w->n_tokens = n_tokens;
 }
 
+void cost_crew_token(const struct cost_crew *w, const struct cost_case *c, int32_t stage, struct group_traffic *out)
+{
+	struct group_traffic layer, start = {0};
+	int32_t n_layers = c->plan->stages[stage].n_layers, k = c->plan->n_rounds;
+	group_layer_traffic(c->cluster, c->shape, w->group, &w->split, 1, &layer);
+	group_traffic_add(c->cluster, c->shape, w->group, &w->split, GROUP_START, 1, &start);
+	*out = (struct group_traffic){.n_exchanges = n_layers * layer.n_exchanges + k * start.n_exchanges,
+		.n_steps = n_layers * layer.n_steps + k * start.n_steps,
+		.seconds = n_layers * layer.seconds + k * start.seconds};
+	for (int32_t i = 0; i < w->group->n_members; i++) {
+		out->sent[i] = n_layers * layer.sent[i] + k * start.sent[i];
+		out->received[i] = n_layers * layer.received[i] + k * start.received[i];
+	}
+}
+
 double cost_crew_slack_s(const struct cost_crew *w, int32_t layer, const struct cost_batch *b, const double *work_s)
 {
 	const struct cost_case *c = &w->cases[0];

@@ -58,7 +58,8 @@ static struct way_figures way_of(const struct cluster *c, int32_t a, int32_t b)
 		return (struct way_figures){INFINITY, INFINITY};
 	// In the air messages follow each other; with a switch the two legs of different messages overlap.
 	double per_byte_s = (one_s - none_s) / 1e6 * (c->links || shares_air ? 1 : 0.5);
-	return (struct way_figures){solve_most(none_s, back_s), shares_air ? 2 * per_byte_s : per_byte_s};
+	double wake_s = solve_most(c->devices[a].visit_s, c->devices[b].visit_s);
+	return (struct way_figures){solve_most(none_s, back_s) + wake_s, shares_air ? 2 * per_byte_s : per_byte_s};
 }
 
 static void list_devices(struct choice *c)

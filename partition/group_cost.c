@@ -222,20 +222,21 @@ void group_step_of(const struct model_shape *s, const struct cost_group *g, cons
 
 // The way of a message: out of its sender's port and into its receiver's. A link of their own is both.
 struct way {
-	double fixed_s;    // delay and software
+	double fixed_s;    // delay, software, and waking the receiver
 	double out_s, in_s; // per byte
 	double tail_s;     // per byte: of the last message, which goes in when it is out
 };
 
 static struct way way_between(const struct cluster *c, int32_t from, int32_t to)
 {
+	double wake_s = c->devices[to].visit_s;
 	if (c->links) {
 		const struct cluster_link *l = &c->links[(size_t)from * (size_t)c->n_devices + (size_t)to];
-		return (struct way){.fixed_s = l->delay_s + l->software_s, .out_s = 1 / l->rate, .in_s = 1 / l->rate};
+		return (struct way){.fixed_s = l->delay_s + l->software_s + wake_s, .out_s = 1 / l->rate, .in_s = 1 / l->rate};
 	}
 	const struct cluster_link *a = &c->attach[from], *b = &c->attach[to];
 	double fast = a->rate > b->rate ? a->rate : b->rate;
-	return (struct way){.fixed_s = a->delay_s + b->delay_s + a->software_s + b->software_s,
+	return (struct way){.fixed_s = a->delay_s + b->delay_s + a->software_s + b->software_s + wake_s,
 		.out_s = 1 / a->rate,
 		.in_s = 1 / b->rate,
 		.tail_s = 1 / fast};

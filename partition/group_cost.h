@@ -5,6 +5,7 @@
 // form says how messages travel. Each exchange is a number of steps; a step is a set of messages that are sent at the same time, and the
 // next one begins when all have arrived. Bytes and seconds are both computed from these messages, so that they cannot disagree.
 //
+// Handling a step of messages costs their receiver what a visit does, beside the software's cost of the link.
 // A member's messages share its port unless links are said to be apart, and machines on one access point share its air.
 // Source: cost-model.md, section 6; canonical-arithmetic.md, last part.
 #ifndef HEARTH_PARTITION_GROUP_COST_H
@@ -56,6 +57,14 @@ MUST_USE enum err group_check(const struct cluster *c, const struct model_shape 
 // group_split_make cuts a layer. ERR_RANGE: shares that are all 0, too many members; sums with experts, which only gather.
 MUST_USE enum err group_split_make(const struct split_shape *s, enum group_mode mode, const uint32_t *shares, int32_t n, struct group_split *out,
 	struct errmsg *em);
+
+static inline bool group_has(const struct cost_group *g, int32_t device)
+{
+	for (int32_t i = 0; i < g->n_members; i++)
+		if (g->devices[i] == device)
+			return true;
+	return false;
+}
 
 // group_lanes returns how many lanes products have whose inputs share a scale by `block`: 8 (32), 4 (256) or 32 (1).
 int32_t group_lanes(int32_t block);

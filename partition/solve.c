@@ -235,7 +235,7 @@ static void try_incumbent(struct solver *s)
 	struct cost_case c = {.cluster = s->w->cluster, .shape = s->w->shape, .plan = p, .params = s->w->params};
 	struct solve_score score;
 	s->incumbent_s = -1;
-	if (p == NULL || cost_check(&c, NULL) != OK || p->head != s->w->head || !solve_judge_plan(s, p, INFINITY, &score))
+	if (p == NULL || p->n_groups > 0 || cost_check(&c, NULL) != OK || p->head != s->w->head || !solve_judge_plan(s, p, INFINITY, &score))
 		return;
 	s->incumbent_s = score.value;
 	solve_keep(s, p);

@@ -53,7 +53,7 @@ struct solve_want {
 	const int32_t *order;             // (n_order): the ring goes through devices in this order, and uses no others; NULL: free
 	int32_t n_order;
 	bool allow_groups;                 // tensor-parallel groups, too; with head_layers or an order there are none
-	const struct cost_plan *incumbent; // a plan to keep unless a better one is found; NULL: none
+	const struct cost_plan *incumbent; // a plan to keep unless a better one is found; NULL: none. One with groups counts where these are allowed
 };
 
 enum solve_fate {
@@ -120,6 +120,7 @@ enum solve_term {
 	SOLVE_TERM_DISK,    // a disk that never rests sets the pace
 	SOLVE_TERM_HOPS,    // the links
 	SOLVE_TERM_HEAD,    // the output head
+	SOLVE_TERM_EXCHANGES, // what members of a group send each other
 };
 
 struct solve_stage_account {
@@ -130,13 +131,14 @@ struct solve_stage_account {
 	double overflow_s; // x_m: reading once what does not fit
 	double busy_s, stall_s, read_s; // per token, by the judge
 	double hop_s;      // per token: sending onwards
+	double exchange_s; // per token: of a group, whose bytes are sums over its members, those on accelerators among the pinned ones
 	double spare_s;    // T less the longer of its visits and its reads: it could do so much more
 	enum solve_term term; // what its longest part is
 };
 
-// A token's time, taken apart. Seconds; busy + stalls + hops + head = token.
+// A token's time, taken apart. Seconds; busy + stalls + exchanges + hops + head = token.
 struct solve_account {
-	double token_s, busy_s, stall_s, hop_s, head_s;
+	double token_s, busy_s, stall_s, exchange_s, hop_s, head_s;
 	enum solve_term bottleneck; // the largest part
 	int32_t bottleneck_stage;   // whose; -1: links or head
 	bool is_tight;              // overflows that nothing hides exceed the hops: more rounds or more memory would pay

@@ -24,16 +24,20 @@ static void account_stage(const struct cost_case *c, int32_t stage, const struct
 		.pinned_bytes = l.pinned_bytes,
 		.streamed_bytes = l.streamed_bytes,
 		.window_bytes = (uint64_t)(l.window * l.unit_bytes),
-		.overflow_s = n_over > 0 ? n_over * l.unit_bytes / d->disk_rate : 0,
+		.overflow_s = n_over > 0 && d->disk_rate > 0 ? n_over * l.unit_bytes / d->disk_rate : 0,
 		.busy_s = share->busy_s,
 		.stall_s = share->stall_s,
-		.read_s = share->read_s};
+		.read_s = share->read_s,
+		.exchange_s = share->exchange_s};
 	out->hop_s = n_closing > 0 ? n_closing * cost_hop_s(c, s->device, next, 1) : 0;
 	if (stage + 1 == p->n_stages)
 		out->hop_s += cost_hop_s(c, s->device, p->head, 1);
-	double longest_s = share->busy_s + share->stall_s > share->read_s ? share->busy_s + share->stall_s : share->read_s;
+	double visits_s = share->busy_s + share->stall_s + share->exchange_s;
+	double longest_s = visits_s > share->read_s ? visits_s : share->read_s;
 	out->spare_s = v->token_s > longest_s ? v->token_s - longest_s : 0;
 	out->term = share->stall_s > share->busy_s ? SOLVE_TERM_STALL : SOLVE_TERM_COMPUTE;
+	if (share->exchange_s > share->busy_s && share->exchange_s > share->stall_s)
+		out->term = SOLVE_TERM_EXCHANGES;
 	if (share->read_s >= v->token_s * NEVER_RESTS && share->stall_s > 0)
 		out->term = SOLVE_TERM_DISK;
 }
@@ -49,9 +53,9 @@ static void find_bottleneck(struct solve_account *a)
 	}
 	for (int32_t i = 0; i < a->n_stages; i++) {
 		const struct solve_stage_account *s = &a->stages[i];
-		if (s->busy_s + s->stall_s <= most_s)
+		if (s->busy_s + s->stall_s + s->exchange_s <= most_s)
 			continue;
-		most_s = s->busy_s + s->stall_s;
+		most_s = s->busy_s + s->stall_s + s->exchange_s;
 		a->bottleneck = s->term;
 		a->bottleneck_stage = i;
 	}
@@ -77,6 +81,7 @@ enum err solve_account_for(const struct cost_case *c, struct arena *scratch, str
 		account_stage(c, i, &v, s);
 		out->busy_s += s->busy_s;
 		out->stall_s += s->stall_s;
+		out->exchange_s += s->exchange_s;
 		exposed_s += s->overflow_s > s->busy_s ? s->overflow_s - s->busy_s : 0;
 	}
 	out->is_tight = exposed_s > out->hop_s;

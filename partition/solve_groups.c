@@ -29,14 +29,6 @@ static struct cost_case case_of(const struct solver *s, const struct cost_plan *
 	return (struct cost_case){.cluster = s->w->cluster, .shape = s->w->shape, .plan = p, .params = s->w->params};
 }
 
-static bool has_member(const struct cost_group *g, int32_t device)
-{
-	for (int32_t m = 0; m < g->n_members; m++)
-		if (g->devices[m] == device)
-			return true;
-	return false;
-}
-
 static int32_t group_at(const struct cost_plan *p, int32_t stage)
 {
 	const struct cost_group *g = cost_group_of(p, stage);
@@ -303,7 +295,7 @@ static void remove_member(struct cost_group *g, int32_t member)
 static bool is_picked(const struct search *q, int32_t device)
 {
 	for (int32_t k = 0; k < q->n_picks; k++)
-		if (has_member(&q->picks[k].group, device))
+		if (group_has(&q->picks[k].group, device))
 			return true;
 	return false;
 }
@@ -373,10 +365,10 @@ static bool merged(const struct cost_plan *base, const struct cost_group *g, str
 		return false;
 	for (int32_t i = 0; i < base->n_groups; i++)
 		for (int32_t m = 0; m < base->groups[i].n_members; m++)
-			if (has_member(g, base->groups[i].devices[m]))
+			if (group_has(g, base->groups[i].devices[m]))
 				return false;
 	for (int32_t i = 0; i < base->n_stages; i++) {
-		if (!has_member(g, base->stages[i].device)) {
+		if (!group_has(g, base->stages[i].device)) {
 			out->stages[n++] = base->stages[i];
 			continue;
 		}
@@ -467,12 +459,28 @@ static void put_fates(struct solver *s, const struct cost_plan *p, double plain_
 	}
 }
 
+// try_incumbent takes a plan with groups that there is already as one more candidate.
+static void try_incumbent(struct solver *s, struct solve_result *out, struct solve_candidate *best)
+{
+	const struct cost_plan *p = s->w->incumbent;
+	struct solve_candidate c;
+	if (p == NULL || p->n_groups == 0 || p->head != s->w->head)
+		return;
+	struct cost_case k = case_of(s, p);
+	if (cost_check(&k, NULL) != OK || !judge(s, p, &c))
+		return;
+	out->incumbent_s = c.score.value;
+	if (c.score.value < best->score.value * (1 - SOLVE_EQUAL))
+		*best = c;
+}
+
 static void take_best(struct search *q, struct solve_result *out)
 {
 	struct solve_candidate best = {.score.value = INFINITY}, c;
 	for (int32_t i = 0; i < q->n_starts; i++)
 		if (judge(q->s, &q->starts[i].plan, &c) && c.score.value < best.score.value * (1 - SOLVE_EQUAL))
 			best = c;
+	try_incumbent(q->s, out, &best);
 	if (!(best.score.value < INFINITY)) {
 		out->groups.why = SOLVE_GROUPS_NO_ROOM;
 		return;

@@ -54,6 +54,8 @@ const char *solve_term_words(enum solve_term t)
 		return "the links";
 	case SOLVE_TERM_HEAD:
 		return "the output head";
+	case SOLVE_TERM_EXCHANGES:
+		return "exchanges of its group";
 	}
 	return "unknown";
 }

@@ -29,7 +29,7 @@ size_t what_if_scratch_bytes(const struct solve_want *w)
 static const struct cost_stage *stage_of(const struct cost_plan *p, int32_t device)
 {
 	for (int32_t i = 0; i < p->n_stages; i++)
-		if (p->stages[i].device == device)
+		if (p->stages[i].device == device || (cost_group_of(p, i) && group_has(cost_group_of(p, i), device)))
 			return &p->stages[i];
 	return NULL;
 }
@@ -113,6 +113,7 @@ static void change(const struct what_if *q, const struct cost_plan *now, struct 
 	case WHAT_IF_LINKS:
 		c->cluster.links = q->as->links;
 		c->cluster.attach = q->as->attach;
+		c->cluster.airs = q->as->airs;
 		c->w.incumbent = now;
 		break;
 	case WHAT_IF_QUANT:

@@ -1,6 +1,7 @@
 #include "sim/plan_gantt.h"
 #include "sim/quantity.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define WARM_TOKENS 20 // as the judge: windows are full then
@@ -84,6 +85,9 @@ static void name_rows(struct gantt *g, int32_t n_rows)
 	for (int32_t i = 0; i < n_rows; i++) {
 		int32_t device = i < p->n_stages ? p->stages[i].device : p->head;
 		memcpy(g->r->devices[i].name, g->c->cluster->devices[device].name, NAME_CAP);
+		const struct cost_group *group = i < p->n_stages ? cost_group_of(p, i) : NULL;
+		if (group != NULL)
+			snprintf(g->r->devices[i].name, NAME_CAP, "%.*s +%d", NAME_CAP - 8, g->c->cluster->devices[device].name, (int)group->n_members - 1);
 	}
 }
 

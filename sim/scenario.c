@@ -224,6 +224,13 @@ bool scenario_attach(const struct scenario *s, struct cluster_link *attach)
 	return true;
 }
 
+const int32_t *scenario_airs(const struct scenario *s, int32_t *airs)
+{
+	for (int32_t i = 0; i < s->n_devices; i++)
+		airs[i] = s->stations[i].access_point;
+	return airs;
+}
+
 static enum err allocate(struct scenario *s, struct cluster_link **matrix, struct cluster_link **attach, struct errmsg *em)
 {
 	if (arena_open(ARENA_BYTES, &s->arena) != OK)
@@ -235,7 +242,8 @@ static enum err allocate(struct scenario *s, struct cluster_link **matrix, struc
 	s->derived = arena_alloc(&s->arena, SCENARIO_DERIVED_MAX, sizeof *s->derived);
 	*matrix = arena_alloc(&s->arena, SCENARIO_DEVICES_MAX * SCENARIO_DEVICES_MAX, sizeof **matrix);
 	*attach = arena_alloc(&s->arena, SCENARIO_DEVICES_MAX, sizeof **attach);
-	ASSERT(s->devices && s->stations && s->links && s->requests && s->derived && *matrix && *attach);
+	s->airs = arena_alloc(&s->arena, SCENARIO_DEVICES_MAX, sizeof *s->airs);
+	ASSERT(s->devices && s->stations && s->airs && s->links && s->requests && s->derived && *matrix && *attach);
 	return OK;
 }
 
@@ -311,7 +319,7 @@ static enum err read_cluster(struct scenario_reader *r, const struct toml_value 
 	if (e != OK)
 		return e;
 	scenario_means(s, matrix);
-	s->cluster = (struct cluster){.devices = s->devices, .n_devices = s->n_devices, .links = matrix};
+	s->cluster = (struct cluster){.devices = s->devices, .n_devices = s->n_devices, .links = matrix, .airs = scenario_airs(s, s->airs)};
 	r->matrix = matrix;
 	e = scenario_read_coordinator(r, raw.plan);
 	if (scenario_attach(s, r->attach)) {

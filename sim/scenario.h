@@ -138,6 +138,7 @@ struct scenario {
 	struct scenario_access_point access_points[SCENARIO_ACCESS_POINTS_MAX];
 	int32_t n_access_points;
 	struct scenario_link default_link;
+	int32_t *airs; // (n_devices) access points, as the cluster of a planner has them
 	struct scenario_link *links;
 	int32_t n_links;
 	struct cluster cluster; // means, for the cost model: a matrix
@@ -176,6 +177,8 @@ void scenario_means(const struct scenario *s, struct cluster_link *matrix);
 // scenario_attach fills each device's way to the one access point (n_devices): the same hops as sums, which a solver likes better. false: some pair
 // has a [[link]] of its own.
 bool scenario_attach(const struct scenario *s, struct cluster_link *attach);
+// scenario_airs fills each device's access point (n_devices) and returns it.
+const int32_t *scenario_airs(const struct scenario *s, int32_t *airs);
 // scenario_link is what lies between two devices.
 const struct scenario_link *scenario_link(const struct scenario *s, int32_t a, int32_t b);
 // scenario_network fills a network whose machine i is device machines[i]; its memory comes from the arena (scenario_network_bytes).

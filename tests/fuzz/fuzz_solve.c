@@ -97,6 +97,23 @@ static void take_world(struct reader *r, struct world *w)
 		w->shape.bytes_of_layer = w->bytes_of_layer;
 }
 
+// take_split allows groups, of a model whose dimensions fit each other.
+static void take_split(struct reader *r, struct world *w)
+{
+	static const int32_t blocks[] = {1, 32, 256};
+	int32_t kv = take_small(r, 8) + 1;
+	w->want.allow_groups = true;
+	w->shape.split = (struct split_shape){.n_heads = kv * (take_small(r, 4) + 1),
+		.n_kv_heads = kv,
+		.head_dim = 32 * (take_small(r, 3) + 1),
+		.hidden_dim = 32 * (take_small(r, 40) + 1),
+		.ffn_dim = 256 * (take_small(r, 40) + 1),
+		.n_experts = reader_u8(r) & 1 ? take_small(r, 9) : 0,
+		.o_block = blocks[take_small(r, 2)],
+		.down_block = blocks[take_small(r, 2)]};
+	w->shape.n_experts_used = w->shape.split.n_experts > 0;
+}
+
 static void take_want(struct reader *r, struct world *w)
 {
 	int32_t flags = reader_u8(r);
@@ -113,6 +130,8 @@ static void take_want(struct reader *r, struct world *w)
 	if (flags & 8)
 		w->want.goal = (struct solve_goal){take_number(r, 1), take_number(r, 1), take_number(r, 1), take_small(r, 9), take_small(r, 99),
 			take_small(r, 99)};
+	if (flags & 32)
+		take_split(r, w);
 	if (!(flags & 16))
 		return;
 	struct cost_plan *p = &w->incumbent;
@@ -125,8 +144,10 @@ static void take_want(struct reader *r, struct world *w)
 static int32_t layers_on(const struct cost_plan *p, int32_t device)
 {
 	int32_t n = 0;
-	for (int32_t i = 0; i < p->n_stages; i++)
-		n += p->stages[i].device == device ? p->stages[i].n_layers : 0;
+	for (int32_t i = 0; i < p->n_stages; i++) {
+		const struct cost_group *g = cost_group_of(p, i);
+		n += p->stages[i].device == device || (g && group_has(g, device)) ? p->stages[i].n_layers : 0;
+	}
 	return n;
 }
 
@@ -147,10 +168,14 @@ static void require_kept(const struct world *w, const struct solve_result *out)
 	const struct cost_plan *p = &out->plan;
 	struct cost_case c = {.cluster = &w->cluster, .shape = &w->shape, .plan = p, .params = want->params};
 	require(cost_check(&c, NULL) == OK);
-	require(out->value >= out->bound && out->bound >= 0);
+	require((out->value >= out->bound || p->n_groups > 0) && out->bound >= 0);
+	require(p->n_groups == 0 || (want->allow_groups && out->value < out->groups.plain_s));
+	int32_t n_holders = p->n_stages;
+	for (int32_t i = 0; i < p->n_groups; i++)
+		n_holders += p->groups[i].n_members - 1;
 	require(out->incumbent_s < 0 || out->value <= out->incumbent_s);
 	require(out->single < 0 || out->value <= out->single_s);
-	require(want->devices_max == 0 || p->n_stages <= want->devices_max);
+	require(want->devices_max == 0 || n_holders <= want->devices_max);
 	require(p->n_stages == 1 ? p->n_rounds == 1 : p->n_rounds >= want->rounds_min);
 	require(want->rounds_max == 0 || p->n_rounds <= want->rounds_max);
 	if (want->order)

@@ -42,12 +42,38 @@ def test_the_text_has_plan_prediction_reasons_and_what_if():
         assert words in ran.stdout, words
 
 
+def test_machines_on_a_wire_compute_layers_together_and_the_report_says_what_they_send(tmp_path):
+    args = ("llama-2-7b", "--quant", "q4_0", "--cluster", CLUSTERS / "pi5.toml", "--no-what-if")
+    four, two, one, none = said(*args), said(*args, "--max-devices", 2), said(*args, "--max-devices", 1), said(*args, "--no-groups")
+    assert one["tpot_s"] / 2 / two["tpot_s"] > .65 and one["tpot_s"] / 4 / four["tpot_s"] > .5  # what docs/planner.md claims
+    assert one["tpot_s"] == pytest.approx(.441, rel=.04)  # published, of one machine
+    assert none["groups"]["why"] == "off" and none["tpot_s"] == one["tpot_s"] == four["groups"]["without_s"]
+    (stage,), a = four["plan"]["stages"], four["account"]
+    g = stage["group"]
+    assert four["groups"]["why"] == "formed" and (g["mode"], g["gathers"], g["sums"], g["hub"]) == ("gather", "direct", None, None)
+    assert [m["device"] for m in g["members"]] == ["pi1", "pi2", "pi3", "pi4"] and sum(m["share"] for m in g["members"]) == pytest.approx(1)
+    gathered = 32 * (1.125 * 4096 + 4 * 4096 + 1.125 * 11008 + 4 * 4096)  # of all layers
+    assert g["exchanges"] == g["steps"] == 32 * 4 + 1
+    assert sum(m["received_bytes"] for m in g["members"]) == pytest.approx(3 * gathered + 3 * 4 * 4096)  # and a hidden state to each of the three that follow
+    assert g["exchange_s"] == pytest.approx(stage["exchange_s"]) == pytest.approx(a["exchanges_s"])
+    assert four["tpot_s"] == pytest.approx(a["compute_s"] + a["exchanges_s"] + a["head_s"])
+    assert (two["plan"]["stages"][0]["group"]["mode"], two["plan"]["stages"][0]["group"]["exchanges"]) == ("reduce", 65)
+    text = plan(*args, "--svg", tmp_path / "pis.svg").stdout
+    for words in ("Plan: pi1+pi2+pi3+pi4 32 layers", "Computed together:", "(gather: direct): 129 exchanges in 129 steps take", "25.0 % of each layer", "Without groups a token"):
+        assert words in text, words
+    drawn = "".join(xml.etree.ElementTree.parse(tmp_path / "pis.svg").getroot().itertext())
+    assert "together: pi1 25 %, pi2 25 %" in drawn and "gather: direct: 129 exchanges" in drawn
+    far = said("8B", "--cluster", HOME, "--no-what-if")  # over Wi-Fi it does not pay
+    assert far["groups"]["why"] in ("links", "slower") and all(s["group"] is None for s in far["plan"]["stages"])
+    assert "no machines compute layers together" in plan("8B", "--cluster", HOME, "--no-what-if").stdout
+
+
 def test_the_json_agrees_with_itself_and_with_the_next_run(home):
     best = said("llama-3.3-70b", "--cluster", HOME, "--no-what-if")
     assert best["plan"] == home["plan"] and best["derived"] == home["derived"]
     assert best == said("llama-3.3-70b", "--cluster", HOME, "--no-what-if")
     a = home["account"]
-    assert home["tpot_s"] == pytest.approx(a["compute_s"] + a["stall_s"] + a["links_s"] + a["head_s"], rel=1e-6)
+    assert home["tpot_s"] == pytest.approx(a["compute_s"] + a["stall_s"] + a["exchanges_s"] + a["links_s"] + a["head_s"], rel=1e-6)
     assert home["tokens_per_s"] == pytest.approx(1 / home["tpot_s"])
     assert sum(layers(home).values()) == home["layers"] == 80
     assert 0 <= home["gap"] < .1 and home["bound_s"] <= home["value_s"]

@@ -395,6 +395,8 @@ static void the_slowest_link_decides(void **state)
 	// Three, two and three lanes are two nodes each: four vectors go to the hub, two come back. Nobody uses the slow link.
 	assert_near(exchange_of(&w, GROUP_DOWN_SUM).seconds, 2 * 0.0025 + 6 * wire_s(4 * HIDDEN));
 	assert_true(exchange_of(&w, GROUP_O).seconds > 0.1);
+	w.devices[0].visit_s = 0.0002; // the hub is woken by the first step
+	assert_near(exchange_of(&w, GROUP_DOWN_SUM).seconds, 2 * 0.0025 + 0.0002 + 6 * wire_s(4 * HIDDEN));
 }
 
 static void groups_that_cannot_be_are_refused(void **state)

@@ -1,0 +1,137 @@
+// What `hearth plan` says of groups: who computes how much, what they send each other, and why there is one or none.
+#include "cli/plan_report.h"
+
+#include "base/assert.h"
+#include "sim/quantity.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static struct quantity_text time_text(double s)
+{
+	return quantity_print(QUANTITY_TIME, s);
+}
+
+static struct quantity_text bytes_text(double bytes)
+{
+	return quantity_print(QUANTITY_BYTES, bytes);
+}
+
+static struct plan_names names_of(const struct plan_report *r, const struct cost_group *g)
+{
+	struct plan_names out = {""};
+	for (int32_t i = 0; i < g->n_members; i++) {
+		size_t n = strlen(out.text);
+		snprintf(out.text + n, sizeof out.text - n, "%s%s", i > 0 ? "+" : "", r->cluster->devices[g->devices[i]].name);
+	}
+	return out;
+}
+
+struct plan_names plan_stage_names(const struct plan_report *r, int32_t stage)
+{
+	const struct cost_group *g = cost_group_of(&r->result.plan, stage);
+	struct plan_names out = {""};
+	if (g)
+		return names_of(r, g);
+	snprintf(out.text, sizeof out.text, "%s", r->cluster->devices[r->result.plan.stages[stage].device].name);
+	return out;
+}
+
+bool plan_group_fill(const struct plan_report *r, int32_t stage, struct plan_group_figures *out)
+{
+	struct cost_case c = plan_case(r);
+	struct cost_crew w;
+	double all = 0;
+	if (cost_group_of(&r->result.plan, stage) == NULL)
+		return false;
+	cost_crew_init(&w, &c, stage);
+	*out = (struct plan_group_figures){.group = w.group};
+	cost_crew_token(&w, &c, stage, &out->traffic);
+	for (int32_t i = 0; i < w.group->n_members; i++)
+		all += w.parts[i].bytes;
+	for (int32_t i = 0; i < w.group->n_members; i++) {
+		struct cost_layout l;
+		enum err e = cost_layout_of(&w.cases[i], stage, &l, NULL);
+		ASSERT(e == OK); // the judge has seen it
+		out->members[i] = (struct plan_member){.device = w.parts[i].device,
+			.share = w.parts[i].bytes / all,
+			.accel_bytes = (uint64_t)(l.n_accel * r->want.params.units_per_layer * l.unit_bytes),
+			.memory_bytes = l.pinned_bytes,
+			.streamed_bytes = l.streamed_bytes,
+			.sent_bytes = out->traffic.sent[i],
+			.received_bytes = out->traffic.received[i]};
+	}
+	return true;
+}
+
+struct plan_names plan_group_form(const struct cost_group *g, const struct plan_report *r)
+{
+	struct plan_names out = {""};
+	bool has_hub = (g->mode != GROUP_REDUCE && g->gather_form == GROUP_HUB) || (g->mode != GROUP_GATHER && g->sum_form == GROUP_HUB);
+	const char *gather = group_form_words(g->gather_form), *sum = group_form_words(g->sum_form);
+	if (g->mode == GROUP_MIXED && g->gather_form != g->sum_form)
+		snprintf(out.text, sizeof out.text, "mixed: gathers %s, sums %s", gather, sum);
+	else
+		snprintf(out.text, sizeof out.text, "%s: %s", group_mode_words(g->mode), g->mode == GROUP_GATHER ? gather : sum);
+	size_t n = strlen(out.text);
+	if (has_hub)
+		snprintf(out.text + n, sizeof out.text - n, ", %s passes on", r->cluster->devices[g->devices[g->hub]].name);
+	return out;
+}
+
+static void print_group(FILE *to, const struct plan_report *r, int32_t stage)
+{
+	struct plan_group_figures g;
+	if (!plan_group_fill(r, stage, &g))
+		return;
+	bool is_awake = true;
+	fprintf(to, "  %s, %" PRId32 " layers (%s): %" PRId32 " exchanges in %" PRId32 " steps take %s of a token\n", plan_stage_names(r, stage).text,
+		r->account.stages[stage].n_layers, plan_group_form(g.group, r).text, g.traffic.n_exchanges, g.traffic.n_steps, time_text(g.traffic.seconds).text);
+	for (int32_t i = 0; i < g.group->n_members; i++) {
+		const struct plan_member *m = &g.members[i];
+		is_awake = is_awake && r->cluster->devices[m->device].visit_s <= 0;
+		fprintf(to, "    %-16s %5.1f %% of each layer, %s kept", r->cluster->devices[m->device].name, 100 * m->share,
+			bytes_text((double)(m->memory_bytes + m->accel_bytes)).text);
+		if (m->streamed_bytes > 0)
+			fprintf(to, ", %s read", bytes_text((double)m->streamed_bytes).text);
+		fprintf(to, "; sends %s and receives %s per token\n", bytes_text(m->sent_bytes).text, bytes_text(m->received_bytes).text);
+	}
+	if (is_awake)
+		fprintf(to, "    no machine of it has a `visit`: its exchanges are counted as if no software handled them\n");
+}
+
+void plan_print_groups(FILE *to, const struct plan_report *r)
+{
+	if (r->result.plan.n_groups == 0)
+		return;
+	fprintf(to, "\nComputed together:\n");
+	for (int32_t i = 0; i < r->result.plan.n_stages; i++)
+		print_group(to, r, i);
+}
+
+void plan_print_groups_why(FILE *to, const struct plan_report *r)
+{
+	const struct solve_group_note *n = &r->result.groups;
+	struct plan_names names = names_of(r, &n->group);
+	switch (n->why) {
+	case SOLVE_GROUPS_OFF:
+	case SOLVE_GROUPS_FEW:
+		break;
+	case SOLVE_GROUPS_FORMED:
+		fprintf(to, "  - %s compute each layer together: %s, of which exchanges take %s; the slowest of them alone would take %s. Without groups a token\n"
+			"    would take %s at best.\n",
+			names.text, time_text(n->layer_s).text, time_text(n->exchange_s).text, time_text(n->alone_s).text, time_text(n->plain_s).text);
+		break;
+	case SOLVE_GROUPS_LINKS:
+		fprintf(to, "  - no machines compute layers together: %s would take %s for one, of it %s for exchanges, and the slowest of them alone takes %s.\n",
+			names.text, time_text(n->layer_s).text, time_text(n->exchange_s).text, time_text(n->alone_s).text);
+		break;
+	case SOLVE_GROUPS_SLOWER:
+		fprintf(to, "  - no machines compute layers together: with %s doing so a token would take %s at best.\n", names.text, time_text(n->with_s).text);
+		break;
+	case SOLVE_GROUPS_UNKNOWN:
+	case SOLVE_GROUPS_NO_ROOM:
+		fprintf(to, "  - no machines compute layers together: %s.\n", solve_groups_words(n->why));
+		break;
+	}
+}
