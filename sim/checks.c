@@ -18,6 +18,14 @@ static bool read_credit(const uint8_t *head, size_t head_len, struct credit *c)
 	return head_len >= FRAME_CREDIT_BYTES && head[0] == FRAME_CREDIT && credit_decode(head, FRAME_CREDIT_BYTES, c) == OK;
 }
 
+// read_part: likewise.
+static bool read_part(const uint8_t *head, size_t head_len, struct part *p)
+{
+	if (head_len < FRAME_PART_BYTES || head[0] != FRAME_PART)
+		return false;
+	return part_decode(head, FRAME_PART_BYTES + (load_u32(head + 36) > load_u32(head + 32)), p) == OK;
+}
+
 static struct sim_ledger *find_ledger(struct sim_world *w, uint64_t epoch)
 {
 	for (int32_t i = 0; i < CHAINS_MAX; i++)
@@ -68,7 +76,7 @@ static bool could_go_on(struct sim_world *w, const struct sim_ledger *l)
 	if (!could || (st.members = calloc((size_t)st.members_cap, sizeof *st.members)) == NULL)
 		return false;
 	coordinator_status(w->head.core, &st);
-	for (int32_t i = 0; i < l->n_stages; i++)
+	for (int32_t i = 0; i < l->n_machines; i++)
 		could = could && is_here(&st, w->nodes[l->machine[i]].id);
 	free(st.members);
 	return could;
@@ -100,7 +108,13 @@ void checks_on_plan(struct sim_world *w, int32_t machine, const struct msg_plan 
 	struct sim_ledger *l = find_ledger(w, p->epoch.v);
 	if (l == NULL)
 		return;
-	l->machine[p->stage] = machine;
+	if (l->n_machines == STAGES_MAX) {
+		sim_world_fail(w, "a plan of more than %d machines", STAGES_MAX);
+		return;
+	}
+	l->is_shared[l->n_machines] = p->group.n_members > 0;
+	l->machine[l->n_machines++] = machine;
+	w->counts.n_shared += p->group.n_members > 0 && p->group.self == 0;
 	if (l->is_easy && w->machines[machine].fetch_layer_ns > 0 && !layer_set_covers(&w->nodes[machine].blocks, &p->layers))
 		sim_world_fail(w, "plan epoch %llu waits for blocks that machine %d does not have, and the plan before it could have gone on",
 			(unsigned long long)p->epoch.v, machine);
@@ -114,11 +128,12 @@ void checks_on_plan(struct sim_world *w, int32_t machine, const struct msg_plan 
 
 static void note_loss(struct sim_world *w, struct sim_ledger *l, int32_t machine)
 {
-	for (int32_t i = 0; i < l->n_stages; i++) {
+	for (int32_t i = 0; i < l->n_machines; i++) {
 		if (l->machine[i] != machine || l->lost[i])
 			continue;
 		l->lost[i] = true;
 		l->n_lost++;
+		w->counts.n_group_losses += l->is_shared[i];
 		w->counts.n_node_losses++;
 		w->counts.n_double_losses += l->n_lost == 2;
 	}
@@ -135,7 +150,7 @@ uint64_t checks_epoch_of(const struct sim_world *w, int32_t machine)
 	uint64_t epoch = 0;
 	for (int32_t i = 0; i < CHAINS_MAX; i++) {
 		const struct sim_ledger *l = &w->ledgers[i];
-		for (int32_t k = 0; k < l->n_stages; k++)
+		for (int32_t k = 0; k < l->n_machines; k++)
 			if (l->machine[k] == machine && l->epoch > epoch)
 				epoch = l->epoch;
 	}
@@ -148,6 +163,10 @@ void checks_on_sent(struct sim_world *w, const uint8_t *head, size_t head_len)
 {
 	struct step s;
 	struct credit c;
+	struct part p;
+	struct sim_ledger *of;
+	if (read_part(head, head_len, &p) && (of = find_ledger(w, p.epoch.v)) != NULL)
+		of->parts_sent++;
 	if (read_step(head, head_len, &s)) {
 		struct sim_ledger *l = find_ledger(w, s.epoch.v);
 		struct sim_hop *h = hop_to(l, s.dst_span, s.epoch.v);
@@ -165,6 +184,10 @@ void checks_on_come(struct sim_world *w, int32_t party, const uint8_t *head, siz
 	struct step s;
 	struct credit c;
 	bool is_head = party == SIM_HEAD;
+	struct part p;
+	struct sim_ledger *of;
+	if (!is_head && read_part(head, head_len, &p) && (of = find_ledger(w, p.epoch.v)) != NULL)
+		of->parts_come++;
 	if (read_step(head, head_len, &s) && (s.dst_span == SPAN_HEAD) == is_head) {
 		struct sim_hop *h = hop_to(find_ledger(w, s.epoch.v), s.dst_span, s.epoch.v);
 		if (h != NULL)
@@ -180,11 +203,14 @@ void checks_on_stale(struct sim_world *w, int32_t party, uint64_t epoch, const u
 {
 	struct step s;
 	struct credit c;
+	struct part p;
 	uint64_t of;
 	if (read_step(head, head_len, &s))
 		of = s.epoch.v;
 	else if (read_credit(head, head_len, &c))
 		of = c.epoch.v;
+	else if (read_part(head, head_len, &p))
+		of = p.epoch.v;
 	else
 		return;
 	if (of != epoch && n_effects > 0)
@@ -231,6 +257,11 @@ void checks_on_revoked(struct sim_world *w, int32_t party, struct node_id who)
 
 static void check_hops(struct sim_world *w, const struct sim_ledger *l)
 {
+	if (l->parts_sent != l->parts_come)
+		sim_world_fail(w, "members of groups sent %llu parts, and %llu came", (unsigned long long)l->parts_sent, (unsigned long long)l->parts_come);
+	for (int32_t i = 0; i < l->n_machines; i++)
+		if (w->nodes[l->machine[i]].forward.is_waiting)
+			sim_world_fail(w, "node %d waits in an exchange at rest", l->machine[i]);
 	for (int32_t i = 0; i <= l->n_spans; i++) {
 		const struct sim_hop *h = &l->hops[i];
 		if (h->steps_sent != h->credits_come)

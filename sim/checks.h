@@ -24,9 +24,12 @@ struct sim_hop {
 struct sim_ledger {
 	uint64_t epoch;
 	int32_t n_stages, n_spans, hop_credits;
+	int32_t n_machines; // told so far: leads, and the other members of groups
 	int32_t machine[STAGES_MAX];
+	bool is_shared[STAGES_MAX]; // it is one of a group
 	bool lost[STAGES_MAX];
 	int32_t n_lost;    // machines of the plan that went down since it was sent
+	uint64_t parts_sent, parts_come; // frames of contributions
 	bool is_easy;      // the one before it could have gone on: nobody waits for blocks because of it
 	struct sim_hop hops[SPANS_MAX + 1];
 };

@@ -341,7 +341,7 @@ static int32_t n_of_frame(const struct coord_effects *fx)
 
 void sim_head_on_frame(struct sim_world *w, uint32_t link, const struct sim_packet *p, const uint8_t *frame)
 {
-	bool is_data = p->stored > 0 && (frame[0] == FRAME_STEP || frame[0] == FRAME_CREDIT);
+	bool is_data = p->stored > 0 && (frame[0] == FRAME_STEP || frame[0] == FRAME_CREDIT || frame[0] == FRAME_PART);
 	const struct sim_conn *c = sim_conn_find(w, link);
 	uint64_t epoch = is_data ? checks_epoch_of(w, c != NULL ? c->end[0].party : 0) : 0;
 	w->message = frame;

@@ -43,9 +43,11 @@ void sim_local_send(struct sim_world *w, int32_t to, uint32_t link, const struct
 
 static void fx_send(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
 {
-	struct sim_send s = {.head = f->u.send.head, .head_len = f->u.send.head_len, .rows_real = f->u.send.len, .rows_kept = kept(w, f->u.send.len)};
+	bool is_part = f->u.send.pool == NODE_PARTS; // which are whole here, too
+	struct sim_send s = {.head = f->u.send.head, .head_len = f->u.send.head_len, .rows_real = f->u.send.len,
+		.rows_kept = is_part ? f->u.send.len : kept(w, f->u.send.len)};
 	if (f->u.send.buf >= 0)
-		s.rows = sim_node_buf(n, f->u.send.buf) + kept(w, f->u.send.off);
+		s.rows = is_part ? sim_node_part(n, f->u.send.buf) + f->u.send.off : sim_node_buf(n, f->u.send.buf) + kept(w, f->u.send.off);
 	sim_note(w, f->u.send.link, sim_mix_bytes(0, s.head, s.head_len));
 	checks_on_sent(w, s.head, s.head_len);
 	if (n->machine > 0) {
@@ -58,60 +60,17 @@ static void fx_send(struct sim_world *w, struct sim_node *n, const struct node_e
 static void fx_take(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
 {
 	ASSERT(w->message != NULL);
-	size_t len = kept(w, f->u.take.len);
+	if (f->u.take.pool == NODE_PARTS) {
+		sim_forward_take_part(w, n, f);
+		return;
+	}
+	size_t len = kept(w, f->u.take.len), off = kept(w, f->u.take.off);
 	ASSERT(f->u.take.msg_off + len <= w->message_stored);
-	ASSERT(len <= n->buf_kept);
+	ASSERT(off + len <= n->buf_kept);
 	for (int32_t i = 0; i < n->forward.n && n->forward.is_busy; i++)
 		if (n->forward.items[i].buf == f->u.take.buf)
 			sim_world_fail(w, "node %d takes a step into buffer %d, which its engine works on", n->machine, f->u.take.buf);
-	memcpy(sim_node_buf(n, f->u.take.buf), w->message + f->u.take.msg_off, len);
-}
-
-// check_batch: what engine.h demands of a call.
-static void check_batch(struct sim_world *w, const struct sim_node *n, const struct sim_node_job *j, int32_t n_tokens)
-{
-	if (n_tokens > w->config.chunk_max)
-		sim_world_fail(w, "node %d: a batch of %d tokens, where the engine takes %d", n->machine, n_tokens, w->config.chunk_max);
-	for (int32_t i = 0; i < j->n; i++)
-		for (int32_t k = 0; k < i; k++)
-			if (j->items[i].slot == j->items[k].slot || j->items[i].buf == j->items[k].buf)
-				sim_world_fail(w, "node %d: slot %d or buffer %d stands twice in a batch", n->machine, j->items[i].slot, j->items[i].buf);
-}
-
-static bool is_whole_span(const struct layer_spans *s, const struct sim_node_job *j)
-{
-	for (int32_t i = 0; i < s->n; i++)
-		if (s->at[i].begin == j->layer_begin && s->at[i].end == j->layer_end)
-			return true;
-	return false;
-}
-
-static void fx_forward(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
-{
-	struct sim_node_job *j = &n->forward;
-	struct sim_work work = {.kind = SIM_FORWARD, .machine = n->machine, .layer_begin = f->u.forward.layer_begin,
-		.layer_end = f->u.forward.layer_end, .n_items = f->u.forward.n_items};
-	if (j->is_busy || n->engine == NULL) {
-		sim_world_fail(w, "node %d starts its engine %s", n->machine, j->is_busy ? "twice at once" : "without layers");
-		return;
-	}
-	j->is_busy = true;
-	j->id = f->u.forward.id;
-	j->layer_begin = f->u.forward.layer_begin;
-	j->layer_end = f->u.forward.layer_end;
-	j->n = f->u.forward.n_items;
-	memcpy(j->items, f->u.forward.items, (size_t)j->n * sizeof j->items[0]);
-	for (int32_t i = 0; i < j->n; i++) {
-		int64_t n_new = j->items[i].n_tokens, pos = j->items[i].pos;
-		work.n_tokens += (int32_t)n_new;
-		work.n_past += pos;
-		work.n_pairs += n_new * pos + n_new * (n_new + 1) / 2;
-		j->digests[i] = sim_mix_bytes(0, sim_node_buf(n, j->items[i].buf), (size_t)j->items[i].n_tokens * w->model.row_kept);
-	}
-	check_batch(w, n, j, work.n_tokens);
-	w->counts.n_batched += j->n > 1;
-	w->counts.n_partial += !is_whole_span(&n->load.u.load.layers, j);
-	sim_at(w, w->now_ns + sim_duration(w, &work), EV_FORWARDED, n->machine)->id = j->id;
+	memcpy(sim_node_buf(n, f->u.take.buf) + off, w->message + f->u.take.msg_off, len);
 }
 
 // fetch_ns: how long the blocks that are missing take.
@@ -182,6 +141,8 @@ static void fx_load(struct sim_world *w, struct sim_node *n, const struct node_e
 	int64_t wait_ns = fetch_ns(w, n, layers);
 	w->counts.n_waited += wait_ns > 0;
 	n->load = *f;
+	n->load_group = *f->u.load.group;
+	n->forward.is_waiting = false; // given up
 	sim_at(w, w->now_ns + wait_ns + sim_duration(w, &work), EV_LOADED, n->machine)->id = f->u.load.id;
 }
 
@@ -194,6 +155,7 @@ static void fx_unload(struct sim_world *w, struct sim_node *n)
 	free(n->bufs);
 	n->bufs = NULL;
 	n->n_bufs = 0;
+	sim_forward_set_group(w, n, NULL);
 }
 
 static void start_store(struct sim_world *w, struct sim_node *n, uint64_t epoch)
@@ -235,8 +197,8 @@ static void carry_out(struct sim_world *w, struct sim_node *n, const struct node
 	case NODE_FX_PREPARE: fx_prepare(w, n, f); break;
 	case NODE_FX_STOP_PREPARE: fx_stop_prepare(w, n); break;
 	case NODE_FX_UNLOAD: fx_unload(w, n); break;
-	case NODE_FX_FORWARD: fx_forward(w, n, f); break;
-	case NODE_FX_CONTINUE: break; // no plan here has a group
+	case NODE_FX_FORWARD: sim_forward_begin(w, n, f); break;
+	case NODE_FX_CONTINUE: sim_forward_continue(w, n, f); break;
 	case NODE_FX_KEEP:
 	case NODE_FX_FETCH:
 	case NODE_FX_DROP:
@@ -360,7 +322,7 @@ void sim_node_on_frame(struct sim_world *w, struct sim_node *n, uint32_t link, c
 	if (!is_known)
 		return;
 	struct node_status before;
-	bool is_data = p->stored > 0 && (frame[0] == FRAME_STEP || frame[0] == FRAME_CREDIT);
+	bool is_data = p->stored > 0 && (frame[0] == FRAME_STEP || frame[0] == FRAME_CREDIT || frame[0] == FRAME_PART);
 	if (is_data)
 		node_status_get(n->core, &before);
 	w->message = frame;
@@ -379,32 +341,6 @@ void sim_node_on_frame(struct sim_world *w, struct sim_node *n, uint32_t link, c
 
 // ---- completions
 
-static void on_forwarded(struct sim_world *w, struct sim_node *n)
-{
-	struct sim_node_job *j = &n->forward;
-	struct sim_rows rows[NODE_ITEMS_MAX];
-	enum err errs[NODE_ITEMS_MAX];
-	j->is_busy = false;
-	for (int32_t i = 0; i < j->n; i++) {
-		const struct node_forward_item *it = &j->items[i];
-		uint8_t *data = sim_node_buf(n, it->buf);
-		if (sim_mix_bytes(0, data, (size_t)it->n_tokens * w->model.row_kept) != j->digests[i])
-			sim_world_fail(w, "node %d: buffer %d changed while the engine worked on it", n->machine, it->buf);
-		rows[i] = (struct sim_rows){.data = data, .slot = it->slot, .pos = it->pos, .n_tokens = it->n_tokens};
-	}
-	sim_engine_forward(n->engine, j->layer_begin, j->layer_end, rows, j->n);
-	for (int32_t i = 0; i < j->n; i++) {
-		errs[i] = rows[i].err;
-		if (errs[i] == ERR_RANGE)
-			sim_world_fail(w, "node %d: the engine was asked for position %d of slot %d before those in front of it", n->machine, rows[i].pos,
-				rows[i].slot);
-	}
-	struct node_event ev = {.type = NODE_EV_FORWARD_DONE};
-	ev.u.forward_done.id = j->id;
-	ev.u.forward_done.errs = errs;
-	sim_node_step(w, n, &ev);
-}
-
 static void on_loaded(struct sim_world *w, struct sim_node *n)
 {
 	const struct node_effect *f = &n->load;
@@ -420,6 +356,8 @@ static void on_loaded(struct sim_world *w, struct sim_node *n)
 	n->engine = NULL;
 	if (e == OK)
 		e = sim_engine_open(&w->model, &f->u.load.layers, f->u.load.n_slots, &n->engine, &em);
+	enum err shared = sim_forward_set_group(w, n, &em);
+	e = e == OK ? shared : e;
 	if (e == OK && old != NULL)
 		sim_engine_take_kv(n->engine, old);
 	sim_engine_close(old);
@@ -429,6 +367,7 @@ static void on_loaded(struct sim_world *w, struct sim_node *n)
 	ev.u.loaded.id = f->u.load.id;
 	ev.u.loaded.err = e;
 	ev.u.loaded.text = em.text;
+	ev.u.loaded.part_bytes = n->part_bytes;
 	sim_node_step(w, n, &ev);
 }
 
@@ -485,7 +424,7 @@ void sim_node_on_event(struct sim_world *w, struct sim_event *ev)
 			set_tick(w, n);
 		return;
 	case EV_DIAL: sim_dial_attempt(w, n, &n->dialers[ev->arg]); return;
-	case EV_FORWARDED: on_forwarded(w, n); return;
+	case EV_FORWARDED: sim_forward_on_done(w, n); return;
 	case EV_LOADED: on_loaded(w, n); return;
 	case EV_PREPARED: on_prepared(w, n, ev->id); return;
 	case EV_STORED: on_stored(w, n); return;
@@ -545,11 +484,12 @@ void sim_node_stop(struct sim_world *w, struct sim_node *n)
 	sim_dial_stop(w, n);
 	sim_join_stop(w, n);
 	memset(n->links, 0, sizeof n->links);
-	n->forward.is_busy = false;
+	n->forward.is_busy = n->forward.is_waiting = false;
 	n->store_is_busy = false;
 	if (n->prepares)
 		(void)end_prepare(w, n);
 	sim_kept_stop(n);
 	sim_engine_close(n->engine);
 	n->engine = NULL;
+	(void)sim_forward_set_group(w, n, NULL);
 }

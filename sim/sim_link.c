@@ -62,7 +62,7 @@ struct sim_packet *sim_packet_new(enum sim_packet_kind kind, const struct sim_se
 	if (s->rows_kept > 0)
 		memcpy(p->data + s->head_len, s->rows, s->rows_kept);
 	p->is_step = kind == PK_FRAME && s->head_len > 0 && s->head[0] == FRAME_STEP;
-	p->is_data = p->is_step || (kind == PK_FRAME && s->head_len > 0 && s->head[0] == FRAME_CREDIT);
+	p->is_data = p->is_step || (kind == PK_FRAME && s->head_len > 0 && (s->head[0] == FRAME_CREDIT || s->head[0] == FRAME_PART));
 	return p;
 }
 

@@ -4,45 +4,31 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 #include "engine/generate.h"
-#include "engine/stage_work.h"
-#include "sim/sim_mix.h"
+#include "sim/sim_engine.h"
 
 #include <stdlib.h>
 
-#define CHAIN_ROW 8
-#define CHAIN_START 77 // what stands before position 0
-
-// ---- the chain of hashes
-
-static uint64_t chain_embed(int32_t token)
+// whole_layer runs a layer of either kind. kv is one row, where `before` is the position before's; NULL: there is none.
+static uint64_t whole_layer(const struct sim_model *m, uint64_t h, int32_t layer, const uint64_t *before, uint64_t *kv)
 {
-	return sim_mix((uint64_t)(uint32_t)token, 5);
-}
-
-static uint64_t chain_layer(uint64_t h, int32_t layer, uint64_t before)
-{
-	return sim_mix(sim_mix(h, (uint64_t)(uint32_t)layer), before);
-}
-
-static int32_t chain_draw(uint64_t h, const struct sampling *s, int32_t pos, int32_t vocab_size)
-{
-	if (s->temperature > 0)
-		h = sim_mix(sim_mix(h, s->seed), (uint64_t)(uint32_t)pos);
-	return (int32_t)(h % (uint64_t)vocab_size);
+	if (m->config.is_shared)
+		return chain_shared_layer(h, layer, before, kv);
+	return kv[0] = chain_layer(h, layer, before != NULL ? before[0] : CHAIN_START);
 }
 
 static enum err chain_answer(const struct sim_model *m, struct sim_answer *a)
 {
-	uint64_t *before = malloc((size_t)m->config.n_layers * sizeof *before);
+	uint64_t *before = malloc((size_t)m->config.n_layers * CHAIN_UNITS * sizeof *before);
 	if (before == NULL)
 		return ERR_NOMEM;
-	for (int32_t l = 0; l < m->config.n_layers; l++)
-		before[l] = CHAIN_START;
 	int32_t n = a->n_prompt;
 	for (int32_t pos = 0; pos < a->n_prompt + a->n_predict - 1; pos++) {
 		uint64_t h = chain_embed(a->tokens[pos]);
-		for (int32_t l = 0; l < m->config.n_layers; l++)
-			before[l] = h = chain_layer(h, l, before[l]);
+		for (int32_t l = 0; l < m->config.n_layers; l++) {
+			uint64_t *kv = before + (size_t)l * CHAIN_UNITS, last[CHAIN_UNITS];
+			memcpy(last, kv, sizeof last);
+			h = whole_layer(m, h, l, pos > 0 ? last : NULL, kv);
+		}
 		if (a->hash_logits)
 			a->hash = sim_mix(a->hash, h);
 		if (pos + 1 == n) {
@@ -106,19 +92,6 @@ enum err sim_model_answer(struct sim_model *m, struct sim_answer *a, struct errm
 
 // ---- engines
 
-struct sim_engine {
-	const struct sim_model *m;
-	struct layer_spans layers;
-	int32_t n_slots;
-	// the chain
-	uint64_t *kv;    // (n_slots, layers, ctx_len)
-	int32_t *n_done; // (n_slots, layers) positions computed
-	uint64_t *hash;  // (n_slots)
-	// the real engine
-	struct stage_work *work;
-	struct logits_hash *logits; // (n_slots)
-};
-
 static enum err open_real(struct sim_engine *e, struct errmsg *em)
 {
 	const struct sim_model *m = e->m;
@@ -141,7 +114,7 @@ static enum err open_real(struct sim_engine *e, struct errmsg *em)
 static enum err open_chain(struct sim_engine *e)
 {
 	size_t n_layers = (size_t)layer_spans_count(&e->layers), n_slots = (size_t)e->n_slots;
-	e->kv = malloc(n_slots * n_layers * (size_t)e->m->ctx_len * sizeof *e->kv + 1);
+	e->kv = malloc(n_slots * n_layers * (size_t)e->m->ctx_len * sim_kv_row(e) * sizeof *e->kv + 1);
 	e->n_done = calloc(n_slots * n_layers + 1, sizeof *e->n_done);
 	e->hash = calloc(n_slots, sizeof *e->hash);
 	return e->kv && e->n_done && e->hash ? OK : ERR_NOMEM;
@@ -163,10 +136,20 @@ enum err sim_engine_open(const struct sim_model *m, const struct layer_spans *la
 	return OK;
 }
 
+enum err sim_engine_share(struct sim_engine *e, enum split_mode mode, const uint32_t *shares, int32_t n, int32_t member, struct errmsg *em)
+{
+	if (!e->m->config.is_shared)
+		return errmsg_fail(em, ERR_STATE, "a model whose layers cannot be shared");
+	e->member = member;
+	e->turn = malloc(sizeof *e->turn);
+	return e->turn != NULL ? tensor_split_make(&chain_shape, mode, shares, n, &e->split, em) : ERR_NOMEM;
+}
+
 void sim_engine_close(struct sim_engine *e)
 {
 	if (e == NULL)
 		return;
+	free(e->turn);
 	stage_work_close(e->work);
 	free(e->logits);
 	free(e->kv);
@@ -183,13 +166,16 @@ static void take_kv_of_slot(struct sim_engine *e, const struct sim_engine *from,
 		if (to_idx < 0 || from_idx < 0)
 			continue;
 		size_t to = (size_t)slot * to_layers + (size_t)to_idx, at = (size_t)slot * from_layers + (size_t)from_idx;
+		size_t row = sim_kv_row(e), layer = (size_t)e->m->ctx_len * row;
 		e->n_done[to] = from->n_done[at];
-		memcpy(e->kv + to * (size_t)e->m->ctx_len, from->kv + at * (size_t)e->m->ctx_len, (size_t)from->n_done[at] * sizeof *e->kv);
+		memcpy(e->kv + to * layer, from->kv + at * layer, (size_t)from->n_done[at] * row * sizeof *e->kv);
 	}
 }
 
 void sim_engine_take_kv(struct sim_engine *e, const struct sim_engine *from)
 {
+	if (e->split.n_members != from->split.n_members || e->member != from->member || memcmp(&e->split, &from->split, sizeof e->split) != 0)
+		return; // other parts of the layers
 	if (e->work != NULL)
 		stage_work_take_kv(e->work, from->work);
 	for (int32_t i = 0; e->work == NULL && i < e->n_slots && i < from->n_slots; i++)
@@ -199,18 +185,17 @@ void sim_engine_take_kv(struct sim_engine *e, const struct sim_engine *from)
 static void chain_forward(struct sim_engine *e, int32_t begin, int32_t end, struct sim_rows *it)
 {
 	int32_t n_layers = layer_spans_count(&e->layers), base = layer_spans_find(&e->layers, begin) - begin, *n_done = e->n_done + (size_t)it->slot * (size_t)n_layers;
-	it->err = it->slot >= e->n_slots || it->pos + it->n_tokens > e->m->ctx_len ? ERR_RANGE : OK;
-	for (int32_t l = begin + base; it->err == OK && l < end + base; l++)
-		it->err = it->pos > n_done[l] ? ERR_RANGE : OK;
+	sim_check_rows(e, begin, end, it);
 	if (it->err != OK)
 		return;
-	uint64_t *kv = e->kv + (size_t)it->slot * (size_t)n_layers * (size_t)e->m->ctx_len;
+	size_t row = sim_kv_row(e), layer = (size_t)e->m->ctx_len * row;
+	uint64_t *kv = e->kv + (size_t)it->slot * (size_t)n_layers * layer;
 	for (int32_t t = 0; t < it->n_tokens; t++) {
 		uint64_t h = load_u64(it->data + CHAIN_ROW * t);
 		size_t pos = (size_t)(it->pos + t);
 		for (int32_t l = begin + base; l < end + base; l++) {
-			uint64_t *row = kv + (size_t)l * (size_t)e->m->ctx_len;
-			row[pos] = h = chain_layer(h, l - base, pos > 0 ? row[pos - 1] : CHAIN_START);
+			uint64_t *here = kv + (size_t)l * layer + pos * row;
+			h = whole_layer(e->m, h, l - base, pos > 0 ? here - row : NULL, here);
 		}
 		store_u64(it->data + CHAIN_ROW * t, h);
 	}

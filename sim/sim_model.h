@@ -6,6 +6,7 @@
 //
 // A simulated buffer keeps row_kept bytes of each hidden state; on the links a row counts with the size it has in the wire type, so that
 // a 70B model's traffic costs no copies. With a real model both are the same.
+// Where layers are shared by groups the chain's are made of pieces (sim_chain.h), and an engine computes those of its member from exchange to exchange.
 // Owns the reference engine and the KV of its engines; borrows the model, the kernels and the pool. One thread.
 #ifndef HEARTH_SIM_SIM_MODEL_H
 #define HEARTH_SIM_SIM_MODEL_H
@@ -13,6 +14,7 @@
 #include "base/err.h"
 #include "base/layer_spans.h"
 #include "base/sampling.h"
+#include "base/tensor_split.h"
 #include "base/wire_type.h"
 #include "kernels/kernels.h"
 #include "kernels/pool.h"
@@ -27,6 +29,7 @@ struct sim_model_config {
 	const struct kernels *kernels; // with a real model
 	struct pool *pool;
 	int32_t n_layers, hidden_dim, vocab_size; // of the chain; a real model brings its own
+	bool is_shared; // of the chain: machines may share a layer
 };
 
 struct sim_model {
@@ -60,6 +63,8 @@ struct sim_engine;
 // sim_engine_open: layers with n_slots of KV; none is the head's. ERR_NOMEM, or what the engine says.
 MUST_USE enum err sim_engine_open(const struct sim_model *m, const struct layer_spans *layers, int32_t n_slots, struct sim_engine **out,
 	struct errmsg *em);
+// sim_engine_share makes it one of a group. ERR_RANGE, ERR_STATE (no model for that), ERR_NOMEM.
+MUST_USE enum err sim_engine_share(struct sim_engine *e, enum split_mode mode, const uint32_t *shares, int32_t n, int32_t member, struct errmsg *em);
 void sim_engine_close(struct sim_engine *e); // NULL is allowed
 // sim_engine_take_kv copies what another engine has computed in the layers that both run.
 void sim_engine_take_kv(struct sim_engine *e, const struct sim_engine *from);
@@ -71,6 +76,13 @@ struct sim_rows {
 };
 // sim_engine_forward runs layers [begin, end), which lie in one of the engine's spans.
 void sim_engine_forward(struct sim_engine *e, int32_t layer_begin, int32_t layer_end, struct sim_rows *items, int32_t n);
+
+// Of a group. sim_engine_begin computes as far as the first exchange: its contribution is in `own`, and bytes[] tells what each member's takes, at most
+// sim_engine_part_bytes. false: an item has an error, and nothing is computed. sim_engine_continue takes everybody's contributions, its own
+// too; false: the forward is over, and the items are computed. One that is never continued has computed no position.
+bool sim_engine_begin(struct sim_engine *e, int32_t layer_begin, int32_t layer_end, struct sim_rows *items, int32_t n, uint8_t *own, uint32_t *bytes);
+bool sim_engine_continue(struct sim_engine *e, int32_t layer_begin, const uint8_t *const *parts, uint8_t *own, uint32_t *bytes);
+size_t sim_engine_part_bytes(const struct sim_model *m);
 
 // The head's.
 void sim_engine_embed(struct sim_engine *e, const int32_t *tokens, int32_t n_tokens, uint8_t *out);

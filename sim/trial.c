@@ -23,7 +23,7 @@
 #define EVENTS_MAX 20000000
 #define SCENARIO_PATIENCE 5
 
-enum sub_seed { SEED_SHAPE = 101, SEED_NETWORK, SEED_FAULTS, SEED_WORK, SEED_HEAL, SEED_CHAINS = 201, SEED_FETCHERS };
+enum sub_seed { SEED_SHAPE = 101, SEED_NETWORK, SEED_FAULTS, SEED_WORK, SEED_HEAL, SEED_CHAINS = 201, SEED_FETCHERS, SEED_GROUPS };
 
 struct trial {
 	const struct trial_params *p;
@@ -35,7 +35,7 @@ struct trial {
 	int32_t devices[SIM_MACHINES_MAX]; // of a scenario's machines
 	int32_t n_strangers;
 	struct placed_stage stages[CHAINS_MAX][SIM_MACHINES_MAX];
-	struct placed_member placed[SIM_MACHINES_MAX];
+	struct placed_member placed[SIM_MACHINES_MAX], grouped[SIM_MACHINES_MAX];
 	struct placed_chain chains[CHAINS_MAX];
 	struct sim_fault_plan faults;
 	struct sim_world *w;
@@ -124,6 +124,57 @@ static void draw_chains(struct trial *t)
 	t->r->n_chains = c->n_chains;
 }
 
+// draw_shares: from one part to a few, and sometimes none.
+static void draw_shares(struct placed_stage *st, struct placed_member *m, struct rng *r)
+{
+	uint32_t sum = 0;
+	for (int32_t i = 0; i < st->n_members; i++)
+		sum += m[i].share = (uint32_t)rng_below(r, 5);
+	m[0].share += sum == 0;
+}
+
+// group lets stages of a chain that follow each other be one, whose machines share all their layers. Returns how many it makes.
+static int32_t group(struct trial *t, struct rng *r, int32_t chain, int32_t *n_used)
+{
+	struct placed_stage merged[SIM_MACHINES_MAX];
+	struct placed_chain *ch = &t->chains[chain];
+	int32_t n = 0, n_groups = 0;
+	for (int32_t i = 0; i < ch->n_stages;) {
+		struct placed_member *m = &t->grouped[*n_used];
+		struct placed_stage st = {.members = m};
+		do {
+			m[st.n_members++] = ch->stages[i].members[0];
+			st.n_layers += ch->stages[i++].n_layers;
+		} while (i < ch->n_stages && rng_below(r, 4) != 0);
+		*n_used += st.n_members;
+		if (st.n_members > 1)
+			draw_shares(&st, m, r);
+		n_groups += st.n_members > 1;
+		merged[n++] = st;
+	}
+	memcpy(t->stages[chain], merged, (size_t)n * sizeof merged[0]);
+	ch->n_stages = n;
+	return n_groups;
+}
+
+// draw_groups: in a quarter of the worlds machines share layers, as a placement says. A seed of its own, likewise.
+static void draw_groups(struct trial *t)
+{
+	struct sim_config *c = &t->config;
+	struct rng r;
+	int32_t n_used = 0, n_members = c->n_machines - 1 - t->n_strangers + c->has_local_node;
+	rng_init(&r, sim_mix(t->p->seed, SEED_GROUPS));
+	if (t->p->scenario != NULL || t->p->model != NULL || rng_below(&r, 4) != 0)
+		return;
+	if (c->placement == NULL) {
+		c->n_chains = c->n_chains > 0 ? c->n_chains : 1;
+		place(t, &r, n_members);
+	}
+	for (int32_t i = 0; i < c->n_chains; i++)
+		t->r->n_groups += group(t, &r, i, &n_used);
+	c->model.is_shared = t->r->n_groups > 0;
+}
+
 // draw_fetchers: in a third of the worlds some machines have no model file. A seed of its own, so that the other draws stay what they are.
 static void draw_fetchers(struct trial *t)
 {
@@ -147,6 +198,7 @@ static void draw_shape(struct trial *t)
 	else
 		draw_cluster(t, &r);
 	draw_chains(t);
+	draw_groups(t);
 	draw_fetchers(t);
 	c->has_stop = rng_below(&r, 2) == 0;
 	c->stall_ns = t->p->scenario != NULL ? 0 : 60 * S; // the program's own: prefilling a large model takes a real home's slowest machine minutes

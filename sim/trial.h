@@ -32,6 +32,7 @@ struct trial_result {
 	int64_t end_ns;              // virtual time that passed
 	uint64_t history;
 	int32_t n_chains; // 0: one
+	int32_t n_groups; // stages whose machines share layers, at the beginning
 	bool by_cost;     // the planner was asked
 	bool encrypted;
 	uint32_t drawn[SIM_N_FAULTS], done[SIM_N_FAULTS]; // faults of each class; done: they had something to work on

@@ -70,6 +70,11 @@ void sim_cancel(struct sim_world *w, struct sim_timer *t)
 	t->stamp = 0;
 }
 
+static int64_t part_of(const struct sim_work *work, int64_t ns)
+{
+	return work->part_den > 0 ? ns * work->part_num / work->part_den : ns;
+}
+
 int64_t sim_duration(struct sim_world *w, struct sim_work *work)
 {
 	const struct sim_speed *s = &w->machines[work->machine].speed;
@@ -80,7 +85,7 @@ int64_t sim_duration(struct sim_world *w, struct sim_work *work)
 	} else {
 		switch (work->kind) {
 		case SIM_EMBED: ns = s->visit_ns; break;
-		case SIM_FORWARD: ns = s->visit_ns + n_layers * (s->layer_ns + work->n_tokens * s->token_layer_ns); break;
+		case SIM_FORWARD: ns = (work->goes_on ? 0 : s->visit_ns) + part_of(work, n_layers * (s->layer_ns + work->n_tokens * s->token_layer_ns)); break;
 		case SIM_SAMPLE: ns = s->head_ns + work->n_tokens * s->token_layer_ns; break;
 		case SIM_LOAD: ns = n_layers * s->load_layer_ns; break;
 		case SIM_STORE: ns = s->store_ns; break;

@@ -42,6 +42,8 @@ struct sim_work {
 	int32_t n_tokens;               // FORWARD, EMBED: tokens of the batch. SAMPLE: rows through lm_head
 	int64_t n_past;                 // FORWARD: KV positions before the batch, all items together
 	int64_t n_pairs;                // FORWARD: positions looked at, summed over tokens
+	int64_t part_num, part_den;     // FORWARD as far as the next exchange of a group: this much of the layer; part_den 0: all of the layers
+	bool goes_on;                   // of a group: it has begun before
 	int64_t begin_ns;
 };
 
@@ -255,6 +257,10 @@ struct sim_counts {
 	uint32_t n_disk_refused; // writes and reads of them that failed
 	uint32_t n_prepared;     // parts that were fetched before a plan counted on them
 	uint32_t n_waited;       // LOADs that had to wait for blocks
+	uint32_t n_shared;       // stages of plans sent that are groups
+	uint32_t n_exchanges;    // that members of groups have passed
+	uint32_t n_given_up;     // forwards that a member of a group waited in
+	uint32_t n_group_losses; // of a running plan, of a machine that shares its layers
 };
 struct sim_counts sim_world_counts(const struct sim_world *w);
 

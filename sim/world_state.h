@@ -95,11 +95,15 @@ struct sim_dialer {
 
 struct sim_node_job {
 	bool is_busy;
+	bool is_waiting; // in an exchange of a group, until it is continued or given up
+	int32_t which;   // part buffers that it is continued with; -1: it has just begun
 	uint32_t id;
 	int32_t layer_begin, layer_end;
 	int32_t n;
 	struct node_forward_item items[NODE_ITEMS_MAX];
 	uint64_t digests[NODE_ITEMS_MAX]; // of the buffers when the engine took them
+	uint64_t parts_digest;            // of the contributions that it reads
+	uint32_t bytes[GROUP_MEMBERS_MAX];
 };
 
 // A write or a read of kept states under way, and one row on disk.
@@ -155,6 +159,10 @@ struct sim_node {
 	int32_t n_bufs;
 	struct sim_node_job forward;
 	struct node_effect load; // the last one asked for, done or not: what the engine has
+	struct msg_group load_group; // of it; n_members 0: none
+	uint8_t *parts;      // of a group's engine: two buffers for each member
+	int32_t n_members, member;
+	size_t part_bytes;
 	struct layer_set blocks;  // of a machine without the model file: layers on its disk
 	struct node_effect prepare; // under way, when prepares
 	int64_t prepare_ns;         // since when
@@ -397,6 +405,15 @@ enum err sim_node_keep(struct sim_world *w, struct sim_node *n, const struct sim
 void sim_local_send(struct sim_world *w, int32_t to, uint32_t link, const struct sim_send *s);
 
 uint8_t *sim_node_buf(struct sim_node *n, int32_t buf);
+uint8_t *sim_node_part(struct sim_node *n, int32_t buf);
+
+// node_forward.c: the engine at work, alone or from exchange to exchange of a group.
+void sim_forward_begin(struct sim_world *w, struct sim_node *n, const struct node_effect *f);
+void sim_forward_continue(struct sim_world *w, struct sim_node *n, const struct node_effect *f);
+void sim_forward_on_done(struct sim_world *w, struct sim_node *n);
+void sim_forward_take_part(struct sim_world *w, struct sim_node *n, const struct node_effect *f);
+// sim_forward_set_group makes the engine the one of load_group, with its part buffers; without an engine it lets go of them.
+enum err sim_forward_set_group(struct sim_world *w, struct sim_node *n, struct errmsg *em);
 
 // node_kept.c
 void sim_kept_carry_out(struct sim_world *w, struct sim_node *n, const struct node_effect *f);

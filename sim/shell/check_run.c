@@ -79,6 +79,10 @@ static void add_counts(struct sim_counts *to, const struct sim_counts *c)
 	to->n_disk_refused += c->n_disk_refused;
 	to->n_prepared += c->n_prepared;
 	to->n_waited += c->n_waited;
+	to->n_shared += c->n_shared;
+	to->n_exchanges += c->n_exchanges;
+	to->n_given_up += c->n_given_up;
+	to->n_group_losses += c->n_group_losses;
 }
 
 static void add_result(struct check_summary *s, uint64_t seed, const struct trial_result *r)
@@ -96,6 +100,7 @@ static void add_result(struct check_summary *s, uint64_t seed, const struct tria
 	s->seeds_with_recovery += r->counts.n_recovered > 0;
 	s->seeds_with_replan += r->counts.n_plans > 1;
 	s->seeds_with_chains += r->n_chains > 1;
+	s->seeds_with_groups += r->n_groups > 0;
 	s->seeds_with_move += r->counts.n_moved > 0;
 	s->seeds_by_cost += r->by_cost;
 	s->seeds_with_better += r->counts.n_better > 0;
@@ -120,6 +125,7 @@ static void add_summary(struct check_summary *to, const struct check_summary *s)
 	to->seeds_with_recovery += s->seeds_with_recovery;
 	to->seeds_with_replan += s->seeds_with_replan;
 	to->seeds_with_chains += s->seeds_with_chains;
+	to->seeds_with_groups += s->seeds_with_groups;
 	to->seeds_with_move += s->seeds_with_move;
 	to->seeds_by_cost += s->seeds_by_cost;
 	to->seeds_with_better += s->seeds_with_better;
