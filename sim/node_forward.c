@@ -92,7 +92,10 @@ void sim_forward_begin(struct sim_world *w, struct sim_node *n, const struct nod
 		sim_world_fail(w, "node %d starts its engine %s", n->machine, j->is_busy ? "twice at once" : "without layers");
 		return;
 	}
+	struct node_status st;
+	node_status_get(n->core, &st);
 	w->counts.n_given_up += j->is_waiting;
+	j->epoch = st.epoch.v;
 	j->id = f->u.forward.id;
 	j->which = -1;
 	j->layer_begin = f->u.forward.layer_begin;

@@ -280,7 +280,7 @@ static struct sim_request draw_request(struct trial *t, struct rng *r)
 	if (rng_below(r, 2) == 0)
 		q.sampling = (struct sampling){.temperature = 0.8f, .seed = rng_u64(r)};
 	q.sampling.top_p = 1;
-	if (t->p->scenario != NULL) { // large models take their time
+	if (t->p->scenario != NULL || t->r->n_groups > 0) { // large models take their time, and so do four exchanges a layer on Wi-Fi
 		q.n_prompt = q.n_prompt % 24 + 1;
 		q.n_predict = q.n_predict % 16 + 1;
 	}
@@ -386,7 +386,7 @@ static bool is_ready(struct trial *t)
 // wait_for_ends runs until no request is open; what is open after `within_ns` hangs.
 static bool wait_for_ends(struct trial *t, int64_t within_ns, const char *what)
 {
-	if (t->p->scenario != NULL)
+	if (t->p->scenario != NULL || t->r->n_groups > 0)
 		within_ns *= SCENARIO_PATIENCE;
 	int64_t end_ns = sim_world_now_ns(t->w) + within_ns;
 	while (sim_world_n_open(t->w) > 0 && sim_world_now_ns(t->w) < end_ns)

@@ -102,6 +102,7 @@ struct sim_node_job {
 	int32_t n;
 	struct node_forward_item items[NODE_ITEMS_MAX];
 	uint64_t digests[NODE_ITEMS_MAX]; // of the buffers when the engine took them
+	uint64_t epoch;                   // of the plan under which it began
 	uint64_t parts_digest;            // of the contributions that it reads
 	uint32_t bytes[GROUP_MEMBERS_MAX];
 };

@@ -23,6 +23,26 @@ BUGS = {
         "node/stage.c",
         "		give_credit(n, w->round, w->relayed, fx);\n}\n\nvoid stage_drop_running",
         "		(void)fx;\n}\n\nvoid stage_drop_running"),
+    "a member of a group reads the contributions of another exchange": (
+        "node/node_group.c",
+        "	f->u.resume.which = (int32_t)(g->n_passed % 2);\n",
+        "	f->u.resume.which = (int32_t)((g->n_passed + 1) % 2);\n"),
+    "a member of a group does not wait for the last one": (
+        "node/node_group.c",
+        "		if (i != n->plan.group.self && !p->is_whole)\n			return;\n",
+        "		if (i != n->plan.group.self && !p->is_whole && i + 1 < n->plan.group.n_members)\n			return;\n"),
+    "a member of a group takes a part of an old plan": (
+        "node/node_group.c",
+        "	if (p.epoch.v != n->plan.epoch.v || n->group.is_cut)\n",
+        "	if (n->group.is_cut)\n"),
+    "a lost link between members is told to nobody": (
+        "node/node_links.c",
+        "	} else if (is_plan_peer(n, gone.peer)) {\n",
+        "	} else if (node_peer_is(&n->plan.prev, gone.peer) || node_peer_is(&n->plan.next, gone.peer)) {\n"),
+    "the coordinator passes a part on to the wrong member": (
+        "coordinator/ring.c",
+        "	int32_t dst = member_of_seat(c, ch, (struct plan_seat){m->stage, p.dst});\n",
+        "	int32_t dst = member_of_seat(c, ch, (struct plan_seat){m->stage, 0});\n"),
     "an acknowledgement of a step is dropped": (
         "node/stage.c",
         "	if (slot->session.v != s.session.v) { // cancelled, or its slot serves another already\n		give_credit(n, round, relayed, fx);\n",
