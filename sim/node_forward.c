@@ -166,6 +166,8 @@ static void tell_exchange(struct sim_world *w, struct sim_node *n)
 	n->forward.is_waiting = true;
 	ev.u.exchange.id = n->forward.id;
 	ev.u.exchange.bytes = n->forward.bytes;
+	ev.u.exchange.to = NULL;
+	ev.u.exchange.failed = 0;
 	sim_node_step(w, n, &ev);
 }
 
