@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from cluster import MEMORY_ROOM_KIB, ROOT, wait_until
+from emulated import Emulated
 
 PROMPT = "Once upon a time"
 LOCAL = socket.gethostname()  # the coordinator's own node
@@ -92,6 +93,29 @@ def test_an_answer_survives_a_lost_member(cluster, victim, loss):
     same(json.loads(run.out()), alone)
     assert cluster.status()["recovered"] == 1
     same(cluster.run(PROMPT, "--temp", 0, n=100), alone)
+
+
+@pytest.mark.deadline(240)
+def test_a_group_goes_on_when_two_of_it_cannot_hear_each_other_any_more(cluster):
+    """Both still reach the coordinator, who passes on what they send each other, until they can again."""
+    alone = cluster.run_alone(PROMPT, "--temp", 0, n=60)
+    e = Emulated(cluster, "ab", rest='[network]\ndelay = "0.2 ms"')
+    e.serve("--place", "a:2+b:1=30", "--nodes", 2, "--no-node", "--dead-after", 800)
+    for name in "ab":
+        e.join(name, "--dead-after", 800)
+    ready_with(cluster, 2)
+    wait_until(lambda: any(p["open"] for pair, p in e.pairs().items() if set(pair) == set("ab")), 20, "a direct link")
+    run = cluster.start_run("run", PROMPT, "--json", "--temp", 0, n=60)
+    wait_until(lambda: cluster.status()["tokens"] >= 10, 60, "token 10")
+    assert run.is_running()
+    e.send("cut a b blackhole")
+    assert run.wait_exit(120) == 0, run.log()
+    same(json.loads(run.out()), alone)
+    assert cluster.status()["recovered"] >= 1
+    relayed = lambda: sum(n["relayed_frames"] for n in cluster.status()["nodes"])
+    assert relayed() > 0
+    e.send("heal")
+    same(cluster.run(PROMPT, "--temp", 0, n=60), alone)
 
 
 def node_of(status, name):
