@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from cluster import MEMORY_ROOM_KIB, ROOT, wait_until
+from cluster import IS_SANITIZED, MEMORY_ROOM_KIB, ROOT, wait_until
 from emulated import Emulated
 
 PROMPT = "Once upon a time"
@@ -64,6 +64,7 @@ def test_members_that_cannot_reach_each_other_do_it_through_the_coordinator(clus
     same(cluster.run(PROMPT, n=6), alone)
 
 
+@pytest.mark.covering
 @pytest.mark.deadline(240)
 def test_prompts_in_chunks_and_several_streams_at_once(cluster):
     prompts = (PROMPT, "One two three four five six seven", "A")
@@ -201,6 +202,7 @@ def test_members_keep_their_memory_caps(cluster):
         assert peak <= cap_mib * 1024 + MEMORY_ROOM_KIB
 
 
+@pytest.mark.skipif(IS_SANITIZED, reason="a sanitizer's memory is not the program's")
 @pytest.mark.deadline(240)
 def test_a_part_that_a_cap_does_not_hold_is_refused_with_what_it_takes(cluster):
     cluster.serve("--place", "a:1+b:1=30", "--nodes", 2, "--no-node")
