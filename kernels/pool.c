@@ -16,13 +16,14 @@
 
 // A value of the start gate: in its lower bits how many threads take part in the run, above them a count of runs.
 #define START_THREADS_BITS 9
-#define START_THREADS_MASK ((UINT32_C(1) << START_THREADS_BITS) - 1)
+#define START_THREADS_MASK ((UINT64_C(1) << START_THREADS_BITS) - 1)
 _Static_assert(THREADS_MAX <= START_THREADS_MASK, "a start value holds the number of threads");
 
 // A gate is a number that changes: gate_wait returns when it is no longer `old`. A waiter announces itself before it looks a last
-// time and an opener changes the number before it looks for sleepers, so that one of them always sees the other.
+// time and an opener changes the number before it looks for sleepers, so that one of them always sees the other. No number comes twice: who
+// rests for hours would take the 2^23rd run after its last for that one.
 struct gate {
-	_Atomic uint32_t value;
+	_Atomic uint64_t value;
 	_Atomic uint32_t n_sleepers;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -75,7 +76,7 @@ static void gate_deinit(struct gate *g)
 	pthread_mutex_destroy(&g->lock);
 }
 
-static void gate_set(struct gate *g, uint32_t value)
+static void gate_set(struct gate *g, uint64_t value)
 {
 	// An exchange, not a store: qemu's aarch64 (7.2) lets a load pass the store before it, and both sides would sleep.
 	atomic_exchange(&g->value, value);
@@ -87,12 +88,12 @@ static void gate_set(struct gate *g, uint32_t value)
 }
 
 // next_value returns a value that the gate does not have, with n in its low bits.
-static uint32_t next_value(struct gate *g, int32_t n)
+static uint64_t next_value(struct gate *g, int32_t n)
 {
-	return ((atomic_load(&g->value) | START_THREADS_MASK) + 1) | (uint32_t)n;
+	return ((atomic_load(&g->value) | START_THREADS_MASK) + 1) | (uint64_t)n;
 }
 
-static bool gate_spin(struct gate *g, uint32_t old)
+static bool gate_spin(struct gate *g, uint64_t old)
 {
 	int64_t end_ns = thread_clock_ns() + SPIN_NS;
 	do {
@@ -105,7 +106,7 @@ static bool gate_spin(struct gate *g, uint32_t old)
 	return false;
 }
 
-static void gate_wait(struct gate *g, uint32_t old, bool spins)
+static void gate_wait(struct gate *g, uint64_t old, bool spins)
 {
 	if (atomic_load_explicit(&g->value, memory_order_acquire) != old || (spins && gate_spin(g, old)))
 		return;
@@ -120,7 +121,7 @@ static void gate_wait(struct gate *g, uint32_t old, bool spins)
 // rest: a thread that takes part in no run sleeps, and is not woken by each.
 static void rest(struct pool *p, int32_t idx)
 {
-	uint32_t value = atomic_load(&p->resume.value);
+	uint64_t value = atomic_load(&p->resume.value);
 	while (idx >= (int32_t)(value & START_THREADS_MASK) && !atomic_load(&p->quit)) {
 		gate_wait(&p->resume, value, false);
 		value = atomic_load(&p->resume.value);
@@ -132,12 +133,12 @@ static void *worker_main(void *arg)
 	struct worker *w = arg;
 	struct pool *p = w->pool;
 	kernels_thread_init();
-	for (uint32_t run = 0;;) {
+	for (uint64_t run = 0;;) {
 		rest(p, w->idx);
 		gate_wait(&p->start, run, p->spins);
-		if (atomic_load(&p->quit))
-			return NULL;
 		run = atomic_load(&p->start.value);
+		if (atomic_load(&p->quit)) // looked at after the value: that of pool_close is no run
+			return NULL;
 		int32_t n_active = (int32_t)(run & START_THREADS_MASK);
 		if (w->idx >= n_active)
 			continue; // a run without it: it may have slept through others
@@ -179,7 +180,7 @@ enum err pool_open(int32_t n_threads, struct pool **out)
 	gate_init(&p->start);
 	gate_init(&p->done);
 	gate_init(&p->resume);
-	atomic_store(&p->resume.value, (uint32_t)n_threads);
+	atomic_store(&p->resume.value, (uint64_t)n_threads);
 	gate_init(&p->barrier);
 	enum err e = start_workers(p);
 	if (e != OK) {
@@ -232,7 +233,7 @@ void pool_run(struct pool *p, pool_fn fn, void *ctx)
 	p->fn = fn;
 	p->ctx = ctx;
 	atomic_store(&p->n_unfinished, p->n_active - 1);
-	uint32_t before = atomic_load(&p->done.value);
+	uint64_t before = atomic_load(&p->done.value);
 	gate_set(&p->start, next_value(&p->start, p->n_active));
 	fn(ctx, 0, p->n_active);
 	gate_wait(&p->done, before, p->spins);
@@ -242,7 +243,7 @@ void pool_barrier(struct pool *p)
 {
 	if (p->n_active == 1)
 		return;
-	uint32_t passed = atomic_load(&p->barrier.value);
+	uint64_t passed = atomic_load(&p->barrier.value);
 	if (atomic_fetch_add(&p->n_arrived, 1) + 1 < p->n_active) {
 		gate_wait(&p->barrier, passed, p->spins);
 		return;

@@ -72,6 +72,23 @@ static void a_run_takes_as_many_threads_as_were_asked_for(void **state)
 	pool_close(p); // with all of its threads asleep
 }
 
+// Closing opens the gate that runs begin with, and a thread may still be on its way from a run that was not its own.
+static void closing_is_no_run_for_those_who_took_no_part(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 500; round++) {
+		struct pool *p;
+		struct counts c = {{0}, 0};
+		assert_int_equal(pool_open(N_THREADS_MAX, &p), OK);
+		pool_use(p, 2);
+		for (int run = 0; run < 1 + round % 4; run++)
+			pool_run(p, count, &c);
+		pool_close(p);
+		for (int32_t i = 2; i < N_THREADS_MAX; i++)
+			assert_int_equal(c.by_thread[i], 0);
+	}
+}
+
 static void runs_after_a_long_wait_still_start(void **state)
 {
 	(void)state;
@@ -170,6 +187,7 @@ static void any_number_of_threads_gives_the_same_bits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(closing_is_no_run_for_those_who_took_no_part),
 		cmocka_unit_test(each_run_reaches_every_thread_once),
 		cmocka_unit_test(a_run_takes_as_many_threads_as_were_asked_for),
 		cmocka_unit_test(runs_after_a_long_wait_still_start),
