@@ -50,10 +50,23 @@ static int32_t head_unit(const struct split_shape *s, int32_t n_members)
 	return s->n_kv_heads >= n_members ? per_kv : 1;
 }
 
+// head_lanes returns in how many lanes of o's sum cuts must fall so that every head, and every block of several heads, has one owner; 0: there
+// are none.
+static int32_t head_lanes(const struct split_shape *s)
+{
+	if (s->o_lanes == 0 || s->o_block == 1)
+		return 0;
+	if (s->o_block % s->head_dim == 0)
+		return 1;
+	int32_t n = s->head_dim / s->o_block;
+	return s->head_dim % s->o_block == 0 && n < s->o_lanes && s->o_lanes % n == 0 ? n : 0;
+}
+
 enum err tensor_split_make(const struct split_shape *s, enum split_mode mode, const uint32_t *shares, int32_t n, struct tensor_split *out,
 	struct errmsg *em)
 {
-	struct split_range heads[GROUP_MEMBERS_MAX], ffn[GROUP_MEMBERS_MAX], rows[GROUP_MEMBERS_MAX], experts[GROUP_MEMBERS_MAX], lanes[GROUP_MEMBERS_MAX];
+	struct split_range heads[GROUP_MEMBERS_MAX], ffn[GROUP_MEMBERS_MAX], rows[GROUP_MEMBERS_MAX], experts[GROUP_MEMBERS_MAX], lanes[GROUP_MEMBERS_MAX],
+		o_lanes[GROUP_MEMBERS_MAX];
 	bool any = false;
 	if (n < 1 || n > GROUP_MEMBERS_MAX)
 		return errmsg_fail(em, ERR_RANGE, "a group of %d members (want 1 to %d)", (int)n, GROUP_MEMBERS_MAX);
@@ -63,6 +76,8 @@ enum err tensor_split_make(const struct split_shape *s, enum split_mode mode, co
 		return errmsg_fail(em, ERR_RANGE, "a group whose members all have a share of 0");
 	if (split_has_lanes(mode) && (s->n_experts > 0 || s->down_lanes == 0))
 		return errmsg_fail(em, ERR_RANGE, "experts belong to members whole: their columns are not dealt");
+	if (split_has_o_lanes(mode) && head_lanes(s) == 0)
+		return errmsg_fail(em, ERR_RANGE, "sums of o cannot be shared: a head of %d values lies in lanes of several members", (int)s->head_dim);
 	*out = (struct tensor_split){.mode = mode, .n_members = n};
 	int32_t head = head_unit(s, n), col = row_unit(s->ffn_dim, s->down_block, n), row = row_unit(s->hidden_dim, ROWS_AT_ONCE, n);
 	cut(n_units_of(s->n_heads, head), shares, n, heads);
@@ -70,17 +85,24 @@ enum err tensor_split_make(const struct split_shape *s, enum split_mode mode, co
 	cut(n_units_of(s->hidden_dim, row), shares, n, rows);
 	cut(s->n_experts, shares, n, experts);
 	cut(split_has_lanes(mode) ? s->down_lanes : 0, shares, n, lanes);
+	int32_t unit = split_has_o_lanes(mode) ? head_lanes(s) : 0;
+	cut(unit > 0 ? s->o_lanes / unit : 0, shares, n, o_lanes);
 	bool is_whole = s->n_experts > 0 || split_has_lanes(mode);
 	for (int32_t i = 0; i < n; i++) {
 		out->parts[i] = (struct split_part){
-			.heads = scale_range(heads[i], head, s->n_heads),
+			.heads = unit > 0 ? (struct split_range){0, s->n_heads} : scale_range(heads[i], head, s->n_heads),
 			.ffn = is_whole ? (struct split_range){0, s->ffn_dim} : scale_range(ffn[i], col, s->ffn_dim),
 			.o_rows = scale_range(rows[i], row, s->hidden_dim),
 			.down_rows = scale_range(rows[i], row, s->hidden_dim),
 			.experts = experts[i],
 		};
-		if (mode == SPLIT_MIXED_STAR)
-			out->parts[i].down_rows = i == 0 ? (struct split_range){0, s->hidden_dim} : (struct split_range){s->hidden_dim, s->hidden_dim};
+		struct split_range star = {i == 0 ? 0 : s->hidden_dim, s->hidden_dim};
+		if (split_is_star(mode))
+			out->parts[i].down_rows = star;
+		if (split_is_star(mode) && unit > 0)
+			out->parts[i].o_rows = star;
+		if (unit > 0)
+			out->parts[i].o_lanes = scale_range(o_lanes[i], SPLIT_LANES / s->o_lanes * unit, SPLIT_LANES);
 		if (split_has_lanes(mode))
 			out->parts[i].lanes = scale_range(lanes[i], SPLIT_LANES / s->down_lanes, SPLIT_LANES);
 	}
@@ -97,11 +119,12 @@ static bool follows(struct split_range r, int32_t *at)
 
 enum err tensor_split_check(const struct split_shape *s, const struct tensor_split *t, struct errmsg *em)
 {
-	int32_t heads = 0, ffn = 0, lanes = 0, o_rows = 0, down_rows = 0, experts = 0;
-	bool ok = true, has_lanes = split_has_lanes(t->mode);
+	int32_t heads = 0, ffn = 0, lanes = 0, o_lanes = 0, o_rows = 0, down_rows = 0, experts = 0;
+	bool ok = true, has_lanes = split_has_lanes(t->mode), has_o_lanes = split_has_o_lanes(t->mode);
 	if (t->n_members < 1 || t->n_members > GROUP_MEMBERS_MAX)
 		return errmsg_fail(em, ERR_RANGE, "a group of %d members (want 1 to %d)", (int)t->n_members, GROUP_MEMBERS_MAX);
-	if ((int)t->mode < 0 || t->mode >= N_SPLIT_MODES || (has_lanes && (s->n_experts > 0 || s->down_lanes == 0)))
+	if ((int)t->mode < 0 || t->mode >= N_SPLIT_MODES || (has_lanes && (s->n_experts > 0 || s->down_lanes == 0)) ||
+		(has_o_lanes && head_lanes(s) == 0))
 		return errmsg_fail(em, ERR_RANGE, "a group of mode %d, which this model cannot have", (int)t->mode);
 	for (int32_t i = 0; i < t->n_members; i++) {
 		const struct split_part *p = &t->parts[i];
@@ -112,11 +135,16 @@ enum err tensor_split_check(const struct split_shape *s, const struct tensor_spl
 		else
 			ok = ok && follows(p->ffn, &ffn);
 		ok = ok && (s->n_experts > 0 || follows(p->down_rows, &down_rows));
-		ok = ok && follows(p->heads, &heads) && follows(p->o_rows, &o_rows);
+		if (has_o_lanes)
+			ok = ok && p->heads.begin == 0 && p->heads.end == s->n_heads && follows(p->o_lanes, &o_lanes) &&
+				p->o_lanes.end % (SPLIT_LANES / s->o_lanes * head_lanes(s)) == 0;
+		else
+			ok = ok && follows(p->heads, &heads);
+		ok = ok && follows(p->o_rows, &o_rows);
 	}
-	ok = ok && heads == s->n_heads && o_rows == s->hidden_dim && experts == s->n_experts;
+	ok = ok && (has_o_lanes ? o_lanes == SPLIT_LANES : heads == s->n_heads) && o_rows == s->hidden_dim && experts == s->n_experts;
 	ok = ok && (s->n_experts > 0 || (down_rows == s->hidden_dim && (has_lanes ? lanes == SPLIT_LANES : ffn == s->ffn_dim)));
-	ok = ok && (t->mode != SPLIT_MIXED_STAR || t->parts[0].down_rows.end == s->hidden_dim);
+	ok = ok && (!split_is_star(t->mode) || (t->parts[0].down_rows.end == s->hidden_dim && (!has_o_lanes || t->parts[0].o_rows.end == s->hidden_dim)));
 	return ok ? OK : errmsg_fail(em, ERR_RANGE, "a group whose parts do not cover a layer");
 }
 
@@ -148,17 +176,21 @@ size_t split_columns_bytes(const struct split_columns *c, int32_t block)
 	return values * sizeof(float) + (size_t)split_len(c->blocks) * ((size_t)block + sizeof(float));
 }
 
-struct split_range split_sums(const struct split_shape *s, const struct tensor_split *t, int32_t member)
+bool split_owns_head(const struct split_shape *s, enum split_mode mode, const struct split_part *p, int32_t head)
 {
-	struct split_range all = {0, s->hidden_dim}, none = {0, 0};
-	switch (t->mode) {
-	case SPLIT_MIXED: return all;
-	case SPLIT_MIXED_STAR:
-	case SPLIT_MIXED_SCATTER: return t->parts[member].down_rows;
-	case SPLIT_GATHER:
-	case N_SPLIT_MODES: break;
-	}
-	return none;
+	if (!split_has_o_lanes(mode))
+		return head >= p->heads.begin && head < p->heads.end;
+	int32_t block = (int32_t)((int64_t)head * s->head_dim / s->o_block);
+	return (split_mask(p->o_lanes, s->o_lanes) >> block % s->o_lanes & 1) != 0;
+}
+
+struct split_range split_sums(const struct split_shape *s, const struct tensor_split *t, int32_t member, bool of_o)
+{
+	if (!split_has_lanes(t->mode) || (of_o && !split_has_o_lanes(t->mode)))
+		return (struct split_range){0, 0};
+	if (split_completes_all(t->mode))
+		return (struct split_range){0, s->hidden_dim};
+	return of_o ? t->parts[member].o_rows : t->parts[member].down_rows;
 }
 
 size_t split_bytes(const struct split_shape *s, const struct split_part *p, enum split_exchange x, int32_t block)
@@ -170,6 +202,7 @@ size_t split_bytes(const struct split_shape *s, const struct split_part *p, enum
 	case EXCHANGE_GATED: return split_columns_bytes(&c, block);
 	case EXCHANGE_O: return (size_t)split_len(p->o_rows) * sizeof(float);
 	case EXCHANGE_DOWN: return (size_t)split_len(p->down_rows) * sizeof(float);
+	case EXCHANGE_O_NODES:
 	case EXCHANGE_NODES:
 	case EXCHANGE_EXPERTS: return (size_t)s->hidden_dim * sizeof(float);
 	case N_EXCHANGES: break;

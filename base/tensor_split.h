@@ -6,8 +6,8 @@
 // exchanges a layer: the inputs of o, the outputs of o, the inputs of down, the outputs of down. With experts whole ones belong to members, and
 // two exchanges do for the second half: none for inputs, one for the outputs of the chosen experts.
 //
-// Or the columns of down are dealt to members along the lanes of the canonical sum (kernels/lanes.h): no inputs of down travel, but the nodes of the
-// sum that a member completes, and whoever has all members' nodes of an output completes it. Experts are not dealt so.
+// Or the columns of down, and of o, are dealt to members along the lanes of the canonical sum (kernels/lanes.h): no inputs travel, but the nodes of
+// the sum that a member completes, and whoever has all members' nodes of an output completes it. Experts are not dealt so.
 //
 // Cuts fall between quantisation blocks where heads and shares allow; a block with several owners travels as f32, and everybody quantises it.
 // Source: canonical-arithmetic.md, last part.
@@ -27,6 +27,10 @@ enum split_mode {
 	SPLIT_MIXED,         // every member gets all nodes and completes all sums: one hop, the best for two
 	SPLIT_MIXED_STAR,    // the first member completes all sums, and sends them to the others
 	SPLIT_MIXED_SCATTER, // each completes those of its down_rows, and sends them to the others
+	// Columns along lanes for o as well: only where every head's blocks lie in lanes of one member. Members may then compute the same KV heads.
+	SPLIT_REDUCE,
+	SPLIT_REDUCE_STAR,
+	SPLIT_REDUCE_SCATTER,
 	N_SPLIT_MODES,
 };
 
@@ -38,6 +42,7 @@ struct split_shape {
 	int32_t head_dim, hidden_dim;
 	int32_t ffn_dim;             // of one expert, when there are experts
 	int32_t n_experts;           // 0: one feed-forward network
+	int32_t o_lanes;             // of o's sum; 0: not known, floats, or not the same in all layers
 	int32_t down_lanes;          // of down's sum, in the layer where it has fewest; 0: not known, and lanes cannot be dealt
 	int32_t o_block, down_block; // inputs of o and of down that share a scale, in the layer where most do: 256, 32 or 1
 };
@@ -48,10 +53,11 @@ struct split_range {
 
 // One member's part of each layer. Ranges of a group's members follow each other and cover the whole.
 struct split_part {
-	struct split_range heads;     // query heads: rows of q, columns of o
+	struct split_range heads;     // query heads: rows of q, columns of o; all of them, with lanes of o
+	struct split_range o_lanes;   // of SPLIT_LANES: those whose columns of o are its own
 	struct split_range ffn;       // rows of gate and up, columns of down; all of them, with experts or lanes
 	struct split_range lanes;     // of SPLIT_LANES: those whose columns of down, and rows of gate and up, are its own; none in gather mode
-	struct split_range o_rows;    // outputs of o
+	struct split_range o_rows;    // outputs of o, or sums that it completes
 	struct split_range down_rows; // outputs of down, or sums that it completes; unused with experts
 	struct split_range experts;   // with experts: those it holds
 };
@@ -65,9 +71,10 @@ struct tensor_split {
 // What members of a group send each other, in the order of a layer.
 enum split_exchange {
 	EXCHANGE_ATTENDED, // inputs of o
-	EXCHANGE_O,        // outputs of o
+	EXCHANGE_O_NODES,  // instead: nodes of its sums; to each member those that it completes
+	EXCHANGE_O,        // outputs of o, or completed sums
 	EXCHANGE_GATED,    // inputs of down; not with experts
-	EXCHANGE_NODES,    // instead of inputs of down: nodes of its sums; to each member those that it completes
+	EXCHANGE_NODES,    // instead: as EXCHANGE_O_NODES
 	EXCHANGE_DOWN,     // outputs of down, or completed sums; not with experts
 	EXCHANGE_EXPERTS,  // outputs of the experts that tokens chose
 	N_EXCHANGES,
@@ -79,7 +86,7 @@ MUST_USE enum err tensor_split_make(const struct split_shape *s, enum split_mode
 // tensor_split_check refuses (ERR_RANGE) a split whose parts do not cover the shape: also for those that came from a peer.
 MUST_USE enum err tensor_split_check(const struct split_shape *s, const struct tensor_split *t, struct errmsg *em);
 
-// split_kv_heads returns the KV heads that a part's query heads use; members share one that query heads of several use.
+// split_kv_heads returns the KV heads that a range of query heads uses; members share one that query heads of several use.
 struct split_range split_kv_heads(const struct split_shape *s, const struct split_part *p);
 
 static inline int32_t split_len(struct split_range r)
@@ -109,18 +116,37 @@ static inline bool split_has_lanes(enum split_mode m)
 	return m != SPLIT_GATHER;
 }
 
-// split_mask returns which of n_lanes lanes of a product are a part's own.
-static inline uint32_t split_mask(const struct split_part *p, int32_t n_lanes)
+static inline bool split_has_o_lanes(enum split_mode m)
 {
-	uint64_t begin = (uint64_t)p->lanes.begin * (uint64_t)n_lanes / SPLIT_LANES, end = (uint64_t)p->lanes.end * (uint64_t)n_lanes / SPLIT_LANES;
+	return m >= SPLIT_REDUCE;
+}
+
+// split_completes_all tells whether every member completes every sum, so that none travels.
+static inline bool split_completes_all(enum split_mode m)
+{
+	return m == SPLIT_MIXED || m == SPLIT_REDUCE;
+}
+
+static inline bool split_is_star(enum split_mode m)
+{
+	return m == SPLIT_MIXED_STAR || m == SPLIT_REDUCE_STAR;
+}
+
+// split_mask returns which of n_lanes lanes of a product are a part's own.
+static inline uint32_t split_mask(struct split_range lanes, int32_t n_lanes)
+{
+	uint64_t begin = (uint64_t)lanes.begin * (uint64_t)n_lanes / SPLIT_LANES, end = (uint64_t)lanes.end * (uint64_t)n_lanes / SPLIT_LANES;
 	return (uint32_t)((UINT64_C(1) << end) - (UINT64_C(1) << begin));
 }
 
-// split_sums returns which outputs of down a member completes from nodes.
-struct split_range split_sums(const struct split_shape *s, const struct tensor_split *t, int32_t member);
+// split_owns_head tells whether a query head is a part's own.
+bool split_owns_head(const struct split_shape *s, enum split_mode mode, const struct split_part *p, int32_t head);
+
+// split_sums returns which outputs of o or of down a member completes from nodes.
+struct split_range split_sums(const struct split_shape *s, const struct tensor_split *t, int32_t member, bool of_o);
 
 // split_bytes returns what a member contributes to an exchange for one token; block is that of the layer's o or down. EXCHANGE_EXPERTS: for
-// each chosen expert that is its own; EXCHANGE_NODES: for each node.
+// each chosen expert that is its own; EXCHANGE_O_NODES and EXCHANGE_NODES: for each node.
 size_t split_bytes(const struct split_shape *s, const struct split_part *p, enum split_exchange x, int32_t block);
 
 #endif

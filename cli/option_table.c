@@ -12,7 +12,7 @@ static const char *const simd_words[] = {"portable", "avx2", "avx512", NULL};
 static const char *const wire_words[] = {"f32", "bf16", "f16", "q8", NULL};
 
 static const char *const plan_words[] = {"cost", "even", NULL};
-static const char *const tp_words[] = {"gather", "mixed", "star", "scatter", NULL}; // as enum split_mode
+static const char *const tp_words[] = {"gather", "mixed", "mixed-star", "mixed-scatter", "reduce", "reduce-star", "reduce-scatter", NULL}; // as enum split_mode
 static const char *const reader_words[] = {"auto", "mmap", "direct", NULL};
 
 static const char *const trace_action_words[] = {"generate", "show", "record", NULL};
@@ -118,8 +118,8 @@ static const struct option table[] = {
 		.help = "share each layer among members in these proportions, such as 3:2:1, each on a thread of its own with its own weights: what a "
 			"tensor-parallel group of machines computes, and the same bits"},
 	{.flag = "--tp-mode", .key = "cluster.tp_mode", .commands = FOR_RUN | FOR_SERVE, .kind = OPTION_ENUM, .offset = AT(tp_mode), .choices = tp_words, .preset = "gather", .placeholder = "MODE",
-		.help = "what members of --tp, or of a group in --place, send each other: rows everywhere (gather), or sums for the second half of a layer, which every member (mixed), the first one "
-			"(star) or each for its rows (scatter) completes"},
+		.help = "what members of --tp, or of a group in --place, send each other: rows everywhere (gather), sums for the second half of a layer (mixed) or for "
+			"both (reduce: where heads allow), which every member completes, the first one (-star), or each for its rows (-scatter)"},
 	{.flag = "--wire", .key = "cluster.wire", .commands = FOR_RUN | FOR_SERVE, .kind = OPTION_ENUM, .offset = AT(wire),
 		.choices = wire_words, .preset = "f32", .placeholder = "TYPE",
 		.help = "what hidden states are rounded to at every layer boundary, so that any cut gives the same text"},

@@ -3,7 +3,7 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "engine/engine_state.h"
-#include "engine/lane_ffn.h"
+#include "engine/lane_sums.h"
 #include "engine/member.h"
 #include "engine/member_run.h"
 
@@ -50,13 +50,13 @@ static float *carve_vector(struct carver *c, const struct tensor_view *t)
 	return t->cols > 0 ? carve(c, (size_t)t->cols, sizeof(float)) : NULL;
 }
 
-// pack_down leaves the columns of its lanes to a layer.
-static void pack_down(const struct engine *e, struct engine_layer *l)
+// pack_columns leaves the columns of its lanes to a matrix, and returns how many they are.
+static int32_t pack_columns(struct weight *w, struct split_range lanes)
 {
-	l->gated_cols = lanes_cols(l->down.type, l->down.cols, split_mask(&e->part, kernels_lanes(l->down.type)));
-	l->down.cols = l->gated_cols;
-	bool ok = dtype_row_bytes(l->down.type, (uint64_t)l->gated_cols, &l->down.row_bytes);
+	w->cols = lanes_cols(w->type, w->cols, split_mask(lanes, kernels_lanes(w->type)));
+	bool ok = dtype_row_bytes(w->type, (uint64_t)w->cols, &w->row_bytes);
 	ASSERT(ok);
+	return w->cols;
 }
 
 static void lay_out_layer(struct engine *e, struct carver *c, int32_t layer)
@@ -68,8 +68,11 @@ static void lay_out_layer(struct engine *e, struct carver *c, int32_t layer)
 		.gate = shape_of(&w.gate), .up = shape_of(&w.up), .down = shape_of(&w.down), .router = shape_of(&w.router),
 		.experts = w.experts, .gated_cols = e->hp.ffn_dim,
 	};
+	l.attended_cols = e->hp.n_heads * e->hp.head_dim;
+	if (split_has_o_lanes(e->split.mode))
+		l.attended_cols = pack_columns(&l.o, e->part.o_lanes);
 	if (split_has_lanes(e->split.mode))
-		pack_down(e, &l);
+		l.gated_cols = pack_columns(&l.down, e->part.lanes);
 	l.attn_norm = carve_vector(c, &w.attn_norm);
 	l.ffn_norm = carve_vector(c, &w.ffn_norm);
 	l.q_bias = carve_vector(c, &w.q_bias);
@@ -77,6 +80,8 @@ static void lay_out_layer(struct engine *e, struct carver *c, int32_t layer)
 	l.v_bias = carve_vector(c, &w.v_bias);
 	l.q_norm = carve_vector(c, &w.q_norm);
 	l.k_norm = carve_vector(c, &w.k_norm);
+	if (split_has_o_lanes(e->split.mode))
+		l.o.data = l.o_packed = carve(c, (size_t)l.o.rows * l.o.row_bytes, 1);
 	if (split_has_lanes(e->split.mode))
 		l.down.data = l.down_packed = carve(c, (size_t)l.down.rows * l.down.row_bytes, 1);
 	l.router.data = l.router_bytes = carve(c, (size_t)w.router.rows * w.router.row_bytes, 1);
@@ -87,7 +92,7 @@ static void lay_out_layer(struct engine *e, struct carver *c, int32_t layer)
 static void lay_out_kv(struct engine *e, struct carver *c)
 {
 	size_t n = (size_t)layer_spans_count(&e->c.layers);
-	const int32_t dims[] = {e->c.n_slots, split_len(e->kv_heads), e->c.ctx_len, e->hp.head_dim};
+	const int32_t dims[] = {e->c.n_slots, e->n_own_kv, e->c.ctx_len, e->hp.head_dim};
 	for (size_t i = 0; i < ARRAY_LEN(dims); i++) {
 		if (!mul_size(n, (size_t)dims[i], &n)) {
 			c->overflow = true;
@@ -141,6 +146,26 @@ static void lay_out_experts(struct engine *e, struct carver *c)
 		e->chosen_out = carve(c, (size_t)n * (size_t)e->hp.n_experts_used, (size_t)e->hp.hidden_dim * sizeof *e->chosen_out);
 }
 
+// lay_out_heads lists the heads that are its own.
+static void lay_out_heads(struct engine *e, struct carver *c)
+{
+	e->heads = carve(c, (size_t)e->n_own_heads, sizeof *e->heads);
+	e->kv_heads = carve(c, (size_t)e->n_own_kv, sizeof *e->kv_heads);
+	e->kv_first = carve(c, (size_t)e->n_own_kv + 1, sizeof *e->kv_first);
+	int32_t n = 0, n_kv = 0, per_kv = e->hp.n_heads / e->hp.n_kv_heads;
+	for (int32_t i = 0; c->arena != NULL && i < e->hp.n_heads; i++) {
+		if (!split_owns_head(&e->shape, e->split.mode, &e->part, i))
+			continue;
+		if (n_kv == 0 || e->kv_heads[n_kv - 1] != i / per_kv) {
+			e->kv_first[n_kv] = n;
+			e->kv_heads[n_kv++] = i / per_kv;
+		}
+		e->heads[n++] = i;
+	}
+	if (c->arena != NULL)
+		e->kv_first[n_kv] = n;
+}
+
 static void lay_out(struct engine *e, struct carver *c)
 {
 	const struct hparams *hp = &e->hp;
@@ -156,21 +181,22 @@ static void lay_out(struct engine *e, struct carver *c)
 	size_t n_layers = (size_t)layer_spans_count(&e->c.layers);
 	if (n_layers == 0)
 		return;
+	lay_out_heads(e, c);
 	e->layers = carve(c, n_layers, sizeof *e->layers);
 	for (int32_t i = 0; i < hp->n_layers; i++)
 		if (layer_spans_find(&e->c.layers, i) >= 0)
 			lay_out_layer(e, c, i);
 	lay_out_kv(e, c);
 	e->computed = carve(c, n_layers * (size_t)e->c.n_slots, sizeof *e->computed);
-	e->q = carve_floats(c, n, split_len(e->part.heads) * hp->head_dim);
-	e->k = carve_floats(c, n, split_len(e->kv_heads) * hp->head_dim);
-	e->v = carve_floats(c, n, split_len(e->kv_heads) * hp->head_dim);
+	e->q = carve_floats(c, n, e->n_own_heads * hp->head_dim);
+	e->k = carve_floats(c, n, e->n_own_kv * hp->head_dim);
+	e->v = carve_floats(c, n, e->n_own_kv * hp->head_dim);
 	e->up = carve_floats(c, e->gated.n_cap, hp->ffn_dim);
 	if (hp->n_experts > 0)
 		lay_out_experts(e, c);
 	if (split_has_lanes(e->split.mode)) {
 		size_t nodes;
-		if (!mul_size((size_t)n * (size_t)hp->hidden_dim, (size_t)lane_nodes_max(e), &nodes))
+		if (!mul_size((size_t)n * (size_t)hp->hidden_dim, (size_t)lane_sum_nodes_max(e), &nodes))
 			c->overflow = true;
 		else
 			e->nodes = carve(c, nodes, sizeof *e->nodes);
@@ -331,6 +357,8 @@ struct split_shape engine_split_shape(const struct model *m)
 	for (int32_t i = 0; i < hp->n_layers; i++) {
 		struct layer_weights w;
 		model_layer(m, i, &w);
+		int32_t o_lanes = block_of(w.o.type) == 1 ? 0 : block_of(w.o.type) == 32 ? 8 : 4;
+		s.o_lanes = hp->n_experts > 0 || (i > 0 && o_lanes != s.o_lanes) ? 0 : o_lanes;
 		int32_t o = block_of(w.o.type), down = block_of(w.down.type);
 		s.o_block = o > s.o_block ? o : s.o_block;
 		s.down_block = down > s.down_block && hp->n_experts == 0 ? down : s.down_block;
@@ -338,6 +366,19 @@ struct split_shape engine_split_shape(const struct model *m)
 		s.down_lanes = hp->n_experts > 0 ? 0 : s.down_lanes == 0 || lanes < s.down_lanes ? lanes : s.down_lanes;
 	}
 	return s;
+}
+
+// count_heads counts those that are its own, and the KV heads that they use.
+static void count_heads(struct engine *e)
+{
+	int32_t last_kv = -1, per_kv = e->hp.n_heads / e->hp.n_kv_heads;
+	for (int32_t i = 0; i < e->hp.n_heads; i++) {
+		if (!split_owns_head(&e->shape, e->split.mode, &e->part, i))
+			continue;
+		e->n_own_heads++;
+		e->n_own_kv += i / per_kv != last_kv;
+		last_kv = i / per_kv;
+	}
 }
 
 // set_part decides what of a layer this engine computes.
@@ -357,7 +398,7 @@ static enum err set_part(struct engine *e, struct errmsg *em)
 	if (err != OK)
 		return err;
 	e->part = e->split.parts[e->c.split != NULL ? e->c.member : 0];
-	e->kv_heads = split_kv_heads(&e->shape, &e->part);
+	count_heads(e);
 	return OK;
 }
 
@@ -430,23 +471,19 @@ static void take_slot(struct engine *e, const struct engine *from, int32_t layer
 	int32_t n = *engine_computed(from, layer, slot);
 	size_t bytes = (size_t)n * (size_t)e->hp.head_dim * sizeof *e->keys;
 	*engine_computed(e, layer, slot) = n;
-	for (int32_t head = 0; n > 0 && head < split_len(e->kv_heads); head++) {
+	for (int32_t head = 0; n > 0 && head < e->n_own_kv; head++) {
 		size_t to_at = engine_kv_at(e, layer, slot, head), from_at = engine_kv_at(from, layer, slot, head);
 		memcpy(e->keys + to_at, from->keys + from_at, bytes);
 		memcpy(e->values + to_at, from->values + from_at, bytes);
 	}
 }
 
-static bool same_range(struct split_range a, struct split_range b)
-{
-	return a.begin == b.begin && a.end == b.end;
-}
-
 void engine_take_kv(struct engine *e, const struct engine *from)
 {
 	ASSERT(e->c.model == from->c.model);
 	ASSERT(e->c.wire == from->c.wire);
-	if (e->c.n_slots != from->c.n_slots || e->c.ctx_len != from->c.ctx_len || !same_range(e->part.heads, from->part.heads))
+	if (e->c.n_slots != from->c.n_slots || e->c.ctx_len != from->c.ctx_len || e->split.mode != from->split.mode ||
+		memcmp(&e->part, &from->part, sizeof e->part) != 0)
 		return;
 	for (int32_t layer = 0; layer < e->hp.n_layers; layer++)
 		if (layer_spans_find(&e->c.layers, layer) >= 0 && layer_spans_find(&from->c.layers, layer) >= 0)

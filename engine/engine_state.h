@@ -17,8 +17,8 @@ struct engine_layer {
 	struct weight router;                     // only with experts; its data is router_bytes
 	uint8_t *router_bytes;                    // a copy, since every token needs all of it
 	const struct expert_weights *experts;     // (n_experts), where they are in the file; or NULL
-	int32_t gated_cols;                       // columns of `gated` there are: all, or those of its lanes
-	uint8_t *down_packed;                     // with lanes: its columns of down, which no unit has
+	int32_t attended_cols, gated_cols;        // columns of `attended` and `gated` there are: all, or those of its lanes
+	uint8_t *o_packed, *down_packed;          // with lanes: its columns of o and of down, which no unit has
 	struct unit_run units[N_UNIT_KINDS]; // empty where none of the rows is this member's
 	float *attn_norm, *ffn_norm;     // (hidden_dim)
 	float *q_bias, *k_bias, *v_bias; // (rows), or NULL
@@ -74,7 +74,10 @@ struct engine {
 	struct split_shape shape;
 	struct tensor_split split;
 	struct split_part part;      // its own
-	struct split_range kv_heads; // that its query heads use
+	int32_t n_own_heads, n_own_kv; // query heads that are its own, and KV heads that they use
+	int32_t *heads;              // (n_own_heads) which, ascending
+	int32_t *kv_heads;           // (n_own_kv) likewise
+	int32_t *kv_first;           // (n_own_kv + 1) where in `heads` those of a KV head begin
 	struct member_run *member;   // NULL: whole layers
 	struct arena arena;
 	uint64_t kv_bytes;
@@ -109,7 +112,7 @@ struct engine {
 	float *ahead_x, *ahead_logits;             // (hidden_dim), (n_experts): what the next layer's router may see
 	struct expert_choice *ahead_choices;       // (n_experts_used)
 	struct expert_group group;
-	float *nodes;                              // with lanes: (members, batch_max, nodes, hidden_dim), see engine/lane_ffn.h
+	float *nodes;                              // with lanes: (members, batch_max, nodes, hidden_dim), see engine/lane_sums.h
 	float *chosen_out;                         // (batch_max, n_experts_used, hidden_dim): a member's; else NULL
 
 	void *acts_storage[N_ACT_KINDS];           // that inputs share
@@ -129,10 +132,10 @@ struct engine {
 	float *output_norm;         // (hidden_dim)
 };
 
-// engine_kv_at returns the index in keys and values of KV head `kv_head` (counted from its first) of `slot`, position 0.
+// engine_kv_at returns the index in keys and values of its KV head `kv_head` (a place in kv_heads) of `slot`, position 0.
 static inline size_t engine_kv_at(const struct engine *e, int32_t layer, int32_t slot, int32_t kv_head)
 {
-	size_t row = ((size_t)layer_spans_find(&e->c.layers, layer) * (size_t)e->c.n_slots + (size_t)slot) * (size_t)split_len(e->kv_heads) + (size_t)kv_head;
+	size_t row = ((size_t)layer_spans_find(&e->c.layers, layer) * (size_t)e->c.n_slots + (size_t)slot) * (size_t)e->n_own_kv + (size_t)kv_head;
 	return row * (size_t)e->c.ctx_len * (size_t)e->hp.head_dim;
 }
 

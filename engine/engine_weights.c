@@ -1,7 +1,7 @@
 // An engine's weights: the table of their units, and the vectors it copies.
 #include "base/assert.h"
 #include "engine/engine_state.h"
-#include "engine/lane_ffn.h"
+#include "engine/lane_sums.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,18 +41,76 @@ void engine_layer_part(const struct engine *e, int32_t layer, struct layer_weigh
 	model_layer(e->c.model, layer, w);
 	if (e->split.n_members == 1)
 		return;
-	struct split_range q = times(e->part.heads, e->hp.head_dim), kv = times(e->kv_heads, e->hp.head_dim);
-	rows_of(&w->q, q);
-	rows_of(&w->k, kv);
-	rows_of(&w->v, kv);
-	values_of(&w->q_bias, q);
-	values_of(&w->k_bias, kv);
-	values_of(&w->v_bias, kv);
-	rows_of(&w->o, e->part.o_rows);
-	rows_of(&w->gate, e->part.ffn); // of lanes all: their rows lie apart
+	// With lanes rows of q, k, v, gate and up lie apart: their matrices stay whole here (add_layer).
+	if (!split_has_o_lanes(e->split.mode)) {
+		struct split_range q = times(e->part.heads, e->hp.head_dim), kv = times(split_kv_heads(&e->shape, &e->part), e->hp.head_dim);
+		rows_of(&w->q, q);
+		rows_of(&w->k, kv);
+		rows_of(&w->v, kv);
+		values_of(&w->q_bias, q);
+		values_of(&w->k_bias, kv);
+		values_of(&w->v_bias, kv);
+		rows_of(&w->o, e->part.o_rows);
+	}
+	rows_of(&w->gate, e->part.ffn);
 	rows_of(&w->up, e->part.ffn);
 	if (!split_has_lanes(e->split.mode))
 		rows_of(&w->down, e->part.down_rows);
+}
+
+// place_rows tells the units of a run which rows of the packed matrices they have.
+static void place_rows(struct engine *e, struct unit_run run, int32_t packed)
+{
+	for (int32_t i = run.begin; i < run.end; i++) {
+		for (int32_t k = 0; k < e->units.units[i].n_parts; k++) {
+			e->units.units[i].parts[k].row_begin += packed;
+			e->units.units[i].parts[k].row_end += packed;
+		}
+	}
+}
+
+// head_run returns how many heads of a list follow the one at `at` directly.
+static int32_t head_run(const int32_t *heads, int32_t n, int32_t at)
+{
+	int32_t end = at + 1;
+	while (end < n && heads[end] == heads[end - 1] + 1)
+		end++;
+	return end - at;
+}
+
+// own_heads lists query heads, or with `kv` KV heads, that are this member's: also while it is only measured.
+static int32_t *own_heads(const struct engine *e, bool kv, int32_t *n)
+{
+	int32_t per_kv = e->hp.n_heads / e->hp.n_kv_heads;
+	int32_t *list = malloc((size_t)e->hp.n_heads * sizeof *list);
+	*n = 0;
+	for (int32_t i = 0; list != NULL && i < e->hp.n_heads; i++)
+		if (split_owns_head(&e->shape, e->split.mode, &e->part, i) && (!kv || *n == 0 || list[*n - 1] != i / per_kv))
+			list[(*n)++] = kv ? i / per_kv : i;
+	return list;
+}
+
+// add_head_rows puts the rows of q, or of k and v, that belong to lanes of o into the table.
+static enum err add_head_rows(struct engine *e, int32_t layer, const struct layer_weights *w, bool kv, uint64_t unit_max, struct unit_run *all)
+{
+	int32_t n, dim = e->hp.head_dim, *list = own_heads(e, kv, &n);
+	enum err err = list != NULL ? OK : ERR_NOMEM;
+	for (int32_t at = 0; at < n && err == OK;) {
+		int32_t len = head_run(list, n, at);
+		struct split_range rows = {list[at] * dim, (list[at] + len) * dim}, none = {0, 0};
+		struct tensor_view q = w->q, k = w->k, v = w->v;
+		struct unit_run part = {0};
+		rows_of(&q, kv ? none : rows);
+		rows_of(&k, kv ? rows : none);
+		rows_of(&v, kv ? rows : none);
+		err = unit_table_add(&e->units, layer, UNIT_QKV, (const struct tensor_view *const[]){&q, &k, &v}, 3, unit_max, &part);
+		if (err == OK)
+			place_rows(e, part, at * dim);
+		at += len;
+	}
+	free(list);
+	all->end = e->units.n;
+	return err;
 }
 
 // add_lane_rows puts the rows of gate and up that belong to lanes into the table, as many units as there are runs of them at least.
@@ -67,12 +125,8 @@ static enum err add_lane_rows(struct engine *e, int32_t layer, const struct laye
 		rows_of(&gate, (struct split_range){run.row_begin, run.row_end});
 		rows_of(&up, (struct split_range){run.row_begin, run.row_end});
 		err = unit_table_add(&e->units, layer, UNIT_GATE_UP, (const struct tensor_view *const[]){&gate, &up}, 2, unit_max, &part);
-		for (int32_t i = part.begin; i < part.end; i++) {
-			for (int32_t k = 0; k < e->units.units[i].n_parts; k++) {
-				e->units.units[i].parts[k].row_begin += run.packed;
-				e->units.units[i].parts[k].row_end += run.packed;
-			}
-		}
+		if (err == OK)
+			place_rows(e, part, run.packed);
 	}
 	all->end = e->units.n;
 	return err;
@@ -93,8 +147,15 @@ static enum err add_layer(struct engine *e, int32_t layer, uint64_t unit_max)
 	};
 	for (size_t i = 0; i < ARRAY_LEN(phases); i++) {
 		enum unit_kind kind = phases[i].kind;
-		if (phases[i].matrices[0]->rows == 0 || (kind == UNIT_DOWN && split_has_lanes(e->split.mode))) // experts, others', or kept packed
+		bool is_packed = (kind == UNIT_DOWN && split_has_lanes(e->split.mode)) || (kind == UNIT_O && split_has_o_lanes(e->split.mode));
+		if (phases[i].matrices[0]->rows == 0 || is_packed) // experts, or others'
 			continue;
+		if (kind == UNIT_QKV && split_has_o_lanes(e->split.mode)) {
+			runs[kind] = (struct unit_run){e->units.n, e->units.n};
+			if (add_head_rows(e, layer, &w, false, unit_max, &runs[kind]) != OK || add_head_rows(e, layer, &w, true, unit_max, &runs[kind]) != OK)
+				return ERR_NOMEM;
+			continue;
+		}
 		if (kind == UNIT_GATE_UP && split_has_lanes(e->split.mode)) {
 			if (add_lane_rows(e, layer, &w, unit_max, &runs[kind]) != OK)
 				return ERR_NOMEM;
@@ -265,24 +326,41 @@ static enum err read_vector(struct engine *e, const struct tensor_view *t, float
 	return to != NULL && t->cols > 0 ? weight_files_read(e->files, t->at, (uint64_t)t->cols * sizeof *to, to, em) : OK;
 }
 
-// read_down packs the columns of down that are its lanes'.
-static enum err read_down(struct engine *e, int32_t layer, struct errmsg *em)
+// read_columns packs the columns of a matrix that are its lanes', into `to`.
+static enum err read_columns(struct engine *e, const struct tensor_view *t, struct split_range lanes, const struct weight *packed, uint8_t *to,
+	struct errmsg *em)
+{
+	enum err err = OK;
+	if (to == NULL || packed->cols == 0)
+		return OK;
+	uint8_t *row = malloc(t->row_bytes);
+	if (row == NULL)
+		return errmsg_fail(em, ERR_NOMEM, "engine: no memory for a row");
+	for (int32_t i = 0; i < t->rows && err == OK; i++) {
+		err = weight_files_read(e->files, t->at + (uint64_t)i * t->row_bytes, t->row_bytes, row, em);
+		if (err == OK)
+			lanes_pack_row(t->type, row, t->cols, split_mask(lanes, kernels_lanes(t->type)), to + (size_t)i * packed->row_bytes);
+	}
+	free(row);
+	return err;
+}
+
+static enum err read_packed(struct engine *e, int32_t layer, struct errmsg *em)
 {
 	struct layer_weights w;
 	const struct engine_layer *l = &e->layers[layer_spans_find(&e->c.layers, layer)];
-	enum err err = OK;
-	if (!split_has_lanes(e->split.mode) || l->gated_cols == 0)
-		return OK;
 	model_layer(e->c.model, layer, &w);
-	uint8_t *row = malloc(w.down.row_bytes);
-	if (row == NULL)
-		return errmsg_fail(em, ERR_NOMEM, "engine: no memory for a row");
-	for (int32_t i = 0; i < w.down.rows && err == OK; i++) {
-		err = weight_files_read(e->files, w.down.at + (uint64_t)i * w.down.row_bytes, w.down.row_bytes, row, em);
-		if (err == OK)
-			lanes_pack_row(w.down.type, row, w.down.cols, split_mask(&e->part, kernels_lanes(w.down.type)), l->down_packed + (size_t)i * l->down.row_bytes);
-	}
-	free(row);
+	enum err err = read_columns(e, &w.o, e->part.o_lanes, &l->o, l->o_packed, em);
+	return err == OK ? read_columns(e, &w.down, e->part.lanes, &l->down, l->down_packed, em) : err;
+}
+
+// read_bias reads the values of heads, which a file has for all of them.
+static enum err read_bias(struct engine *e, const struct tensor_view *t, const int32_t *heads, int32_t n, float *to, struct errmsg *em)
+{
+	enum err err = OK;
+	size_t dim = (size_t)e->hp.head_dim;
+	for (int32_t i = 0; t->cols > 0 && i < n && err == OK; i++)
+		err = weight_files_read(e->files, t->at + (uint64_t)heads[i] * dim * sizeof *to, dim * sizeof *to, to + (size_t)i * dim, em);
 	return err;
 }
 
@@ -295,10 +373,15 @@ static enum err read_layer_vectors(struct engine *e, int32_t layer, struct errms
 		const struct tensor_view *from;
 		float *to;
 	} vectors[] = {
-		{&w.attn_norm, l->attn_norm}, {&w.ffn_norm, l->ffn_norm}, {&w.q_bias, l->q_bias}, {&w.k_bias, l->k_bias}, {&w.v_bias, l->v_bias},
-		{&w.q_norm, l->q_norm}, {&w.k_norm, l->k_norm},
+		{&w.attn_norm, l->attn_norm}, {&w.ffn_norm, l->ffn_norm}, {&w.q_norm, l->q_norm}, {&w.k_norm, l->k_norm},
 	};
-	enum err err = OK;
+	struct layer_weights whole;
+	model_layer(e->c.model, layer, &whole);
+	enum err err = read_bias(e, &whole.q_bias, e->heads, e->n_own_heads, l->q_bias, em);
+	if (err == OK)
+		err = read_bias(e, &whole.k_bias, e->kv_heads, e->n_own_kv, l->k_bias, em);
+	if (err == OK)
+		err = read_bias(e, &whole.v_bias, e->kv_heads, e->n_own_kv, l->v_bias, em);
 	for (size_t i = 0; i < ARRAY_LEN(vectors) && err == OK; i++)
 		err = read_vector(e, vectors[i].from, vectors[i].to, em);
 	if (err == OK && w.router.rows > 0)
@@ -312,7 +395,7 @@ enum err engine_read_vectors(struct engine *e, struct errmsg *em)
 	for (int32_t i = 0; i < e->hp.n_layers && err == OK; i++)
 		if (layer_spans_find(&e->c.layers, i) >= 0) {
 			err = read_layer_vectors(e, i, em);
-			err = err == OK ? read_down(e, i, em) : err;
+			err = err == OK ? read_packed(e, i, em) : err;
 		}
 	if (err == OK && e->c.has_head) {
 		struct tensor_view norm = model_output_norm(e->c.model);

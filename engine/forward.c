@@ -88,7 +88,7 @@ static void place_token(struct engine *e, const struct engine_layer *l, int32_t 
 {
 	const struct hparams *hp = &e->hp;
 	struct engine_token *tok = &e->tokens[t];
-	int32_t n_heads = split_len(e->part.heads), n_kv_heads = split_len(e->kv_heads);
+	int32_t n_heads = e->n_own_heads, n_kv_heads = e->n_own_kv;
 	int32_t n_q = n_heads * hp->head_dim, n_kv = n_kv_heads * hp->head_dim, n_pairs = hp->rope_dim / 2;
 	float *q = e->q + (size_t)t * (size_t)n_q, *k = e->k + (size_t)t * (size_t)n_kv, *v = e->v + (size_t)t * (size_t)n_kv;
 	const float *cos = e->rope_cos + (size_t)t * (size_t)n_pairs, *sin = e->rope_sin + (size_t)t * (size_t)n_pairs;
@@ -105,25 +105,32 @@ static void place_token(struct engine *e, const struct engine_layer *l, int32_t 
 	}
 }
 
-// attend_tile computes query heads [head, head + n_heads), which share KV head kv_head, for the tokens of one tile.
-static void attend_tile(struct hand *h, int32_t layer, const struct engine_tile *tile, int32_t head, int32_t n_heads, int32_t kv_head)
+// Some of the engine's query heads, which share a KV head.
+struct head_group {
+	int32_t begin, n; // of e->heads
+	int32_t kv;       // place of the KV head
+};
+
+// attend_tile computes them for the tokens of one tile. Where columns of o are dealt along lanes, a member's lie side by side.
+static void attend_tile(struct hand *h, int32_t layer, const struct engine_tile *tile, struct head_group heads)
 {
 	struct engine *e = h->crew->e;
 	const struct hparams *hp = &e->hp;
 	const struct engine_token *tok = &e->tokens[tile->begin];
-	size_t kv = engine_kv_at(e, layer, tok->slot, kv_head - e->kv_heads.begin);
-	size_t dim = (size_t)hp->head_dim, own = (size_t)split_len(e->part.heads) * dim, width = (size_t)hp->n_heads * dim;
+	size_t kv = engine_kv_at(e, layer, tok->slot, heads.kv);
+	size_t dim = (size_t)hp->head_dim, own = (size_t)e->n_own_heads * dim, width = (size_t)layer_of(e, layer)->attended_cols;
+	size_t col = (size_t)(split_has_o_lanes(e->split.mode) ? heads.begin : e->heads[heads.begin]) * dim;
 	struct attention_group g = {
-		.q = e->q + (size_t)tile->begin * own + (size_t)(head - e->part.heads.begin) * dim,
+		.q = e->q + (size_t)tile->begin * own + (size_t)heads.begin * dim,
 		.q_stride = own,
 		.k = e->keys + kv,
 		.v = e->values + kv,
 		.stride = dim,
 		.n_tokens = tile->n_tokens,
-		.n_heads = n_heads,
+		.n_heads = heads.n,
 		.n_pos = tok->pos + 1,
 		.head_dim = hp->head_dim,
-		.out = e->attended.x + (size_t)tile->begin * width + (size_t)head * dim,
+		.out = e->attended.x + (size_t)tile->begin * width + col,
 		.out_stride = width,
 	};
 	kernels_attention_group(e->c.kernels, &g, e->attn_scratch + (size_t)h->idx * e->attn_scratch_len);
@@ -133,20 +140,16 @@ static void attend_tile(struct hand *h, int32_t layer, const struct engine_tile 
 static void attend(struct hand *h, int32_t layer)
 {
 	const struct engine *e = h->crew->e;
-	struct split_range heads = e->part.heads, kv = e->kv_heads;
-	int32_t n_tiles = h->crew->n_tiles, unit, per_kv = e->hp.n_heads / e->hp.n_kv_heads;
-	if (n_tiles * split_len(kv) < h->n_hands) {
-		while (crew_take(h, n_tiles * split_len(heads), &unit)) {
-			int32_t head = heads.begin + unit / n_tiles;
-			attend_tile(h, layer, &e->tiles[unit % n_tiles], head, 1, head / per_kv);
-		}
-		return;
-	}
-	while (crew_take(h, n_tiles * split_len(kv), &unit)) {
-		int32_t kv_head = kv.begin + unit / n_tiles, begin = kv_head * per_kv, end = begin + per_kv;
-		begin = begin > heads.begin ? begin : heads.begin;
-		end = end < heads.end ? end : heads.end;
-		attend_tile(h, layer, &e->tiles[unit % n_tiles], begin, end - begin, kv_head);
+	int32_t n_tiles = h->crew->n_tiles, unit;
+	bool single = n_tiles * e->n_own_kv < h->n_hands;
+	while (crew_take(h, n_tiles * (single ? e->n_own_heads : e->n_own_kv), &unit)) {
+		int32_t at = unit / n_tiles, kv = 0;
+		while (single && e->kv_first[kv + 1] <= at)
+			kv++;
+		struct head_group g = {at, 1, kv};
+		if (!single)
+			g = (struct head_group){e->kv_first[at], e->kv_first[at + 1] - e->kv_first[at], at};
+		attend_tile(h, layer, &e->tiles[unit % n_tiles], g);
 	}
 }
 
@@ -154,8 +157,9 @@ static void products_qkv(struct hand *h, const void *ctx, int32_t unit)
 {
 	struct engine *e = h->crew->e;
 	const struct engine_layer *l = ctx;
+	size_t dim = (size_t)e->hp.head_dim, own = (size_t)e->n_own_heads * dim, own_kv = (size_t)e->n_own_kv * dim;
 	const struct product p[] = {
-		{&l->q, &e->normed, e->q, (size_t)l->q.rows}, {&l->k, &e->normed, e->k, (size_t)l->k.rows}, {&l->v, &e->normed, e->v, (size_t)l->v.rows},
+		{&l->q, &e->normed, e->q, own}, {&l->k, &e->normed, e->k, own_kv}, {&l->v, &e->normed, e->v, own_kv},
 	};
 	crew_products(h, unit, p, ARRAY_LEN(p));
 }

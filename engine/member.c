@@ -2,7 +2,7 @@
 
 #include "base/assert.h"
 #include "engine/expert_ffn.h"
-#include "engine/lane_ffn.h"
+#include "engine/lane_sums.h"
 #include "engine/layer_parts.h"
 #include "engine/member_run.h"
 
@@ -97,26 +97,33 @@ static void complete(struct hand *h, const struct gathered *g)
 
 static bool attend(struct hand *h, int32_t layer)
 {
-	struct gathered g = gathered_of(h->crew->e, layer, EXCHANGE_ATTENDED);
+	struct engine *e = h->crew->e;
+	struct gathered g = gathered_of(e, layer, EXCHANGE_ATTENDED);
 	if (!layer_attend(h, layer))
 		return false;
-	quantise_own(h, &g);
+	if (split_has_o_lanes(e->split.mode))
+		lane_sum_nodes(h, (struct lane_sum){layer, true});
+	else
+		quantise_own(h, &g);
 	return true;
 }
 
 static bool ffn(struct hand *h, int32_t layer)
 {
 	struct engine *e = h->crew->e;
+	if (e->split.mode == SPLIT_REDUCE)
+		lane_sum_join(h, (struct lane_sum){layer, true});
 	layer_add(h);
 	layer_norm_ffn(h, layer);
 	if (e->hp.n_experts > 0)
 		return expert_ffn_block(h, layer);
-	if (split_has_lanes(e->split.mode))
-		return lane_ffn_block(h, layer);
 	struct gathered g = gathered_of(e, layer, EXCHANGE_GATED);
 	if (!layer_gate_up(h, layer))
 		return false;
-	quantise_own(h, &g);
+	if (split_has_lanes(e->split.mode))
+		lane_sum_nodes(h, (struct lane_sum){layer, false});
+	else
+		quantise_own(h, &g);
 	return true;
 }
 
@@ -125,8 +132,8 @@ static void end_layer(struct hand *h, int32_t layer)
 	struct engine *e = h->crew->e;
 	if (e->hp.n_experts > 0)
 		expert_ffn_add(h);
-	if (e->split.mode == SPLIT_MIXED)
-		lane_ffn_join(h, layer);
+	if (split_completes_all(e->split.mode))
+		lane_sum_join(h, (struct lane_sum){layer, false});
 	layer_add(h);
 	layer_end(h, layer);
 }
@@ -146,6 +153,10 @@ static void run_step(void *ctx, int32_t thread_idx, int32_t n_threads)
 		attend(&h, r->layer);
 		break;
 	case STEP_O:
+		if (split_has_o_lanes(e->split.mode)) {
+			lane_sum_join(&h, (struct lane_sum){r->layer, true});
+			break;
+		}
 		g = gathered_of(e, r->layer, EXCHANGE_ATTENDED);
 		complete(&h, &g);
 		layer_o(&h, r->layer);
@@ -155,7 +166,7 @@ static void run_step(void *ctx, int32_t thread_idx, int32_t n_threads)
 		break;
 	case STEP_DOWN:
 		if (split_has_lanes(e->split.mode)) {
-			lane_ffn_join(&h, r->layer);
+			lane_sum_join(&h, (struct lane_sum){r->layer, false});
 			break;
 		}
 		g = gathered_of(e, r->layer, EXCHANGE_GATED);
@@ -176,8 +187,8 @@ static void advance(struct member_run *r)
 	r->at.layer = r->layer;
 	switch (r->step) {
 	case STEP_ATTEND:
-		r->at.kind = EXCHANGE_ATTENDED;
-		r->step = STEP_O;
+		r->at.kind = split_has_o_lanes(e->split.mode) ? EXCHANGE_O_NODES : EXCHANGE_ATTENDED;
+		r->step = e->split.mode == SPLIT_REDUCE ? STEP_FFN : STEP_O;
 		return;
 	case STEP_O:
 		r->at.kind = EXCHANGE_O;
@@ -186,7 +197,7 @@ static void advance(struct member_run *r)
 	case STEP_FFN:
 		r->at.kind = has_experts ? EXCHANGE_EXPERTS : split_has_lanes(e->split.mode) ? EXCHANGE_NODES : EXCHANGE_GATED;
 		r->step = STEP_DOWN;
-		if (!has_experts && e->split.mode != SPLIT_MIXED)
+		if (!has_experts && !split_completes_all(e->split.mode))
 			return;
 		break;
 	case STEP_DOWN:
@@ -274,10 +285,10 @@ size_t member_bytes(const struct engine *e, int32_t from, int32_t to)
 		n = 0;
 		for (int32_t i = 0; i < n_choices(e); i++)
 			n += is_own(e, from, i);
-	} else if (x == EXCHANGE_NODES) {
-		int32_t n_nodes;
-		(void)lane_nodes(e, r->at.layer, from, &n_nodes);
-		return n * (size_t)n_nodes * (size_t)split_len(split_sums(&e->shape, &e->split, to)) * sizeof(float);
+	} else if (x == EXCHANGE_O_NODES || x == EXCHANGE_NODES) {
+		bool of_o = x == EXCHANGE_O_NODES;
+		size_t n_nodes = (size_t)lane_sum_count(e, of_o, of_o ? l->o.type : l->down.type, from);
+		return n * n_nodes * (size_t)split_len(split_sums(&e->shape, &e->split, to, of_o)) * sizeof(float);
 	} else {
 		block = acts_block_len(kernels_act_kind(x == EXCHANGE_ATTENDED || x == EXCHANGE_O ? l->o.type : l->down.type));
 	}
@@ -292,18 +303,18 @@ size_t member_bytes_max(const struct engine *e, int32_t n_tokens)
 			continue;
 		struct layer_weights w;
 		model_layer(e->c.model, i, &w); // an engine that is only measured has no layers
-		bool has_experts = e->hp.n_experts > 0, has_lanes = split_has_lanes(e->split.mode);
-		int32_t n_lanes = has_lanes ? kernels_lanes(w.down.type) : 0;
+		bool has_experts = e->hp.n_experts > 0, has_lanes = split_has_lanes(e->split.mode), has_o_lanes = split_has_o_lanes(e->split.mode);
 		int32_t o = acts_block_len(kernels_act_kind(w.o.type)), down = has_experts ? 1 : acts_block_len(kernels_act_kind(w.down.type));
 		for (int32_t m = 0; m < e->split.n_members; m++) {
 			const struct split_part *p = &e->split.parts[m];
 			int32_t n_own = split_len(p->experts) < e->hp.n_experts_used ? split_len(p->experts) : e->hp.n_experts_used;
 			const size_t sizes[] = {
-				split_bytes(&e->shape, p, EXCHANGE_ATTENDED, o),
+				has_o_lanes ? 0 : split_bytes(&e->shape, p, EXCHANGE_ATTENDED, o),
 				split_bytes(&e->shape, p, EXCHANGE_O, o),
 				has_experts ? (size_t)n_own * split_bytes(&e->shape, p, EXCHANGE_EXPERTS, 1) : has_lanes ? 0 : split_bytes(&e->shape, p, EXCHANGE_GATED, down),
 				has_experts ? 0 : split_bytes(&e->shape, p, EXCHANGE_DOWN, down),
-				has_lanes ? (size_t)nodes_count(n_lanes, split_mask(p, n_lanes)) * split_bytes(&e->shape, p, EXCHANGE_NODES, 1) : 0,
+				has_lanes ? (size_t)lane_sum_count(e, false, w.down.type, m) * split_bytes(&e->shape, p, EXCHANGE_NODES, 1) : 0,
+				has_o_lanes ? (size_t)lane_sum_count(e, true, w.o.type, m) * split_bytes(&e->shape, p, EXCHANGE_O_NODES, 1) : 0,
 			};
 			for (size_t k = 0; k < ARRAY_LEN(sizes); k++)
 				max = sizes[k] > max ? sizes[k] : max;
@@ -420,11 +431,17 @@ static void import_experts(const struct engine *e, int32_t member, const uint8_t
 			in = take(in, e->chosen_out + (size_t)i * n, n, sizeof *e->chosen_out);
 }
 
+static bool is_nodes(enum split_exchange x)
+{
+	return x == EXCHANGE_O_NODES || x == EXCHANGE_NODES;
+}
+
 // nodes_at returns node 0 of a member's of token t, and which outputs of it `to` completes.
 static float *nodes_at(const struct engine *e, int32_t from, int32_t to, int32_t t, int32_t *n_nodes, struct split_range *rows)
 {
-	*rows = split_sums(&e->shape, &e->split, to);
-	float *at = lane_nodes(e, e->member->at.layer, from, n_nodes);
+	bool of_o = e->member->at.kind == EXCHANGE_O_NODES;
+	*rows = split_sums(&e->shape, &e->split, to, of_o);
+	float *at = lane_sum_at(e, (struct lane_sum){e->member->at.layer, of_o}, from, n_nodes);
 	return at + (size_t)t * (size_t)*n_nodes * (size_t)e->hp.hidden_dim + rows->begin;
 }
 
@@ -458,7 +475,7 @@ static void export_to(struct engine *e, int32_t to, uint8_t *out)
 		export_columns(e, &g, out);
 	} else if (r->at.kind == EXCHANGE_EXPERTS) {
 		export_experts(e, out);
-	} else if (r->at.kind == EXCHANGE_NODES) {
+	} else if (is_nodes(r->at.kind)) {
 		export_nodes(e, to, out);
 	} else {
 		export_rows(e, out);
@@ -468,7 +485,7 @@ static void export_to(struct engine *e, int32_t to, uint8_t *out)
 void member_export(struct engine *e, uint8_t *out, struct split_sent *to)
 {
 	ASSERT(e->member->is_running);
-	bool is_same = e->member->at.kind != EXCHANGE_NODES || e->split.mode == SPLIT_MIXED, is_written = false;
+	bool is_same = !is_nodes(e->member->at.kind) || split_completes_all(e->split.mode), is_written = false;
 	uint32_t at = 0;
 	for (int32_t i = 0; i < e->split.n_members; i++) {
 		to[i] = (struct split_sent){at, 0};
@@ -496,7 +513,7 @@ enum err member_import(struct engine *e, int32_t from, const uint8_t *bytes, siz
 	}
 	if (r->at.kind == EXCHANGE_EXPERTS)
 		import_experts(e, from, bytes);
-	else if (r->at.kind == EXCHANGE_NODES)
+	else if (is_nodes(r->at.kind))
 		import_nodes(e, from, bytes);
 	else
 		import_rows(e, from, bytes);

@@ -111,7 +111,7 @@ static void a_70b_layer_of_equal_shares_gathers_107_kb(void **state)
 	size_t bytes = 0;
 	for (int32_t i = 0; i < 4; i++)
 		for (int x = EXCHANGE_ATTENDED; x <= EXCHANGE_DOWN; x++)
-			bytes += x == EXCHANGE_NODES ? 0 : split_bytes(&llama_70b, &t.parts[i], (enum split_exchange)x, 32);
+			bytes += x == EXCHANGE_O_NODES || x == EXCHANGE_NODES ? 0 : split_bytes(&llama_70b, &t.parts[i], (enum split_exchange)x, 32);
 	assert_int_equal(bytes, 9216 + 32768 + 32256 + 32768); // a member receives three quarters of them
 }
 
@@ -125,16 +125,27 @@ static void lanes_are_dealt_in_eighths_of_32_blocks(void **state)
 	s.down_lanes = 8;
 	assert_int_equal(tensor_split_make(&s, SPLIT_MIXED_SCATTER, (const uint32_t[]){3, 1}, 2, &t, &em), OK);
 	assert_int_equal(tensor_split_check(&s, &t, &em), OK);
-	assert_int_equal(split_mask(&t.parts[0], 8), 0x3f);
-	assert_int_equal(split_mask(&t.parts[1], 8), 0xc0);
-	assert_range(split_sums(&s, &t, 1), 6144, 8192);
+	assert_int_equal(split_mask(t.parts[0].lanes, 8), 0x3f);
+	assert_int_equal(split_mask(t.parts[1].lanes, 8), 0xc0);
+	assert_range(split_sums(&s, &t, 1, false), 6144, 8192);
 	assert_int_equal(tensor_split_make(&s, SPLIT_MIXED_STAR, (const uint32_t[]){1, 1, 1}, 3, &t, &em), OK);
-	assert_int_equal(split_mask(&t.parts[0], 8) | split_mask(&t.parts[1], 8) | split_mask(&t.parts[2], 8), 0xff);
-	assert_range(split_sums(&s, &t, 0), 0, 8192);
-	assert_int_equal(split_len(split_sums(&s, &t, 1)), 0);
+	assert_int_equal(split_mask(t.parts[0].lanes, 8) | split_mask(t.parts[1].lanes, 8) | split_mask(t.parts[2].lanes, 8), 0xff);
+	assert_range(split_sums(&s, &t, 0, false), 0, 8192);
+	assert_int_equal(split_len(split_sums(&s, &t, 1, false)), 0);
 	t.parts[1].lanes.end++;
 	t.parts[2].lanes.begin++;
 	assert_int_equal(tensor_split_check(&s, &t, &em), ERR_RANGE); // a lane in two
+	assert_int_equal(tensor_split_make(&s, SPLIT_REDUCE, (const uint32_t[]){1, 1}, 2, &t, &em), ERR_RANGE); // lanes of o not known
+	s.o_lanes = 8;
+	assert_int_equal(tensor_split_make(&s, SPLIT_REDUCE, (const uint32_t[]){1, 1}, 2, &t, &em), OK); // four blocks a head: even and odd ones
+	assert_int_equal(tensor_split_check(&s, &t, &em), OK);
+	for (int32_t head = 0; head < s.n_heads; head++)
+		assert_int_equal(split_owns_head(&s, t.mode, &t.parts[0], head), head % 2 == 0);
+	t.parts[0].o_lanes.end += 4; // a lane, and so half a head
+	t.parts[1].o_lanes.begin += 4;
+	assert_int_equal(tensor_split_check(&s, &t, &em), ERR_RANGE);
+	s.head_dim = 48; // a block and a half
+	assert_int_equal(tensor_split_make(&s, SPLIT_REDUCE, (const uint32_t[]){1, 1}, 2, &t, &em), ERR_RANGE);
 	s.n_experts = 8;
 	assert_int_equal(tensor_split_make(&s, SPLIT_MIXED, (const uint32_t[]){1, 1}, 2, &t, &em), ERR_RANGE);
 }

@@ -25,7 +25,7 @@
 #define CHUNK 19
 #define N_PROMPT 29 // in chunks of CHUNK, then single tokens
 #define N_TOKENS 35
-#define TRIALS_PER_MODEL 16
+#define TRIALS_PER_MODEL 18
 
 // How often a kind of split was tried.
 struct tally {
@@ -134,20 +134,28 @@ static struct tensor_split draw_any(struct rng *r, const struct split_shape *s, 
 {
 	struct tensor_split t = {.mode = mode, .n_members = n};
 	int32_t heads[GROUP_MEMBERS_MAX + 1], ffn[GROUP_MEMBERS_MAX + 1], o[GROUP_MEMBERS_MAX + 1], down[GROUP_MEMBERS_MAX + 1], experts[GROUP_MEMBERS_MAX + 1],
-		lanes[GROUP_MEMBERS_MAX + 1];
+		lanes[GROUP_MEMBERS_MAX + 1], o_lanes[GROUP_MEMBERS_MAX + 1];
 	draw_cuts(r, s->n_heads, n, heads);
 	draw_cuts(r, s->ffn_dim, n, ffn);
 	draw_cuts(r, s->hidden_dim, n, o);
 	draw_cuts(r, s->hidden_dim, n, down);
 	draw_cuts(r, s->n_experts, n, experts);
 	draw_cuts(r, split_has_lanes(mode) ? s->down_lanes : 0, n, lanes);
+	int32_t unit = s->head_dim > s->o_block ? s->head_dim / s->o_block : 1; // lanes of one head
+	draw_cuts(r, split_has_o_lanes(mode) ? s->o_lanes / unit : 0, n, o_lanes);
 	for (int32_t i = 0; i < n; i++) {
 		t.parts[i] = (struct split_part){.heads = {heads[i], heads[i + 1]}, .ffn = {ffn[i], ffn[i + 1]}, .o_rows = {o[i], o[i + 1]},
 			.down_rows = {down[i], down[i + 1]}, .experts = {experts[i], experts[i + 1]}};
 		if (split_has_lanes(mode))
 			t.parts[i].lanes = (struct split_range){lanes[i] * SPLIT_LANES / s->down_lanes, lanes[i + 1] * SPLIT_LANES / s->down_lanes};
-		if (mode == SPLIT_MIXED_STAR)
+		if (split_is_star(mode))
 			t.parts[i].down_rows = (struct split_range){i == 0 ? 0 : s->hidden_dim, s->hidden_dim};
+		if (split_has_o_lanes(mode)) {
+			t.parts[i].heads = (struct split_range){0, s->n_heads};
+			t.parts[i].o_lanes = (struct split_range){o_lanes[i] * unit * SPLIT_LANES / s->o_lanes, o_lanes[i + 1] * unit * SPLIT_LANES / s->o_lanes};
+			if (split_is_star(mode))
+				t.parts[i].o_rows = t.parts[i].down_rows;
+		}
 		if (s->n_experts > 0 || split_has_lanes(mode))
 			t.parts[i].ffn = (struct split_range){0, s->ffn_dim};
 	}
@@ -179,12 +187,13 @@ static void count(struct tally *t, const struct model *m, const struct split_sha
 	bool seen[DTYPE_ID_MAX + 1] = {false};
 	for (int32_t i = 0; i < split->n_members; i++) {
 		const struct split_part *p = &split->parts[i];
-		no_head = no_head || split_len(p->heads) == 0;
+		bool has_o_lanes = split_has_o_lanes(split->mode);
+		no_head = no_head || split_len(has_o_lanes ? p->o_lanes : p->heads) == 0;
 		no_column = no_column || (s->n_experts == 0 && split_len(split_has_lanes(split->mode) ? p->lanes : p->ffn) == 0);
-		apart = apart || nodes_count(8, split_mask(p, 8)) > 1;
-		shared = shared || has_shared_block(p->ffn, s->down_block) ||
+		apart = apart || nodes_count(8, split_mask(p->lanes, 8)) > 1;
+		shared = shared || (!split_has_lanes(split->mode) && has_shared_block(p->ffn, s->down_block)) ||
 			has_shared_block((struct split_range){p->heads.begin * s->head_dim, p->heads.end * s->head_dim}, s->o_block);
-		split_kv = split_kv || (split_len(p->heads) > 0 && p->heads.end % (s->n_heads / s->n_kv_heads) != 0);
+		split_kv = split_kv || (!has_o_lanes && split_len(p->heads) > 0 && p->heads.end % (s->n_heads / s->n_kv_heads) != 0);
 	}
 	t->n_splits++;
 	t->members[split->n_members]++;
@@ -209,14 +218,15 @@ static void count(struct tally *t, const struct model *m, const struct split_sha
 	t->biases += w.q_bias.cols > 0;
 }
 
-// node_bytes: of each output that a member completes, 4 for each node of the others'.
-static uint64_t node_bytes(enum dtype type, const struct split_shape *s, const struct tensor_split *split, int32_t self)
+// node_bytes: of each output that a member completes, 4 for each node of the others', and the other outputs when they are complete.
+static uint64_t node_bytes(enum dtype type, const struct split_shape *s, const struct tensor_split *split, bool of_o, int32_t self)
 {
 	int32_t n_lanes = dtype_find(type)->block_len == 1 ? 32 : dtype_find(type)->block_len == 32 ? 8 : 4, n_nodes = 0;
-	int32_t rows = split->mode == SPLIT_MIXED ? s->hidden_dim : split_len(split->parts[self].down_rows);
+	bool all = split->mode == SPLIT_MIXED || split->mode == SPLIT_REDUCE;
+	int32_t rows = all ? s->hidden_dim : split_len(of_o ? split->parts[self].o_rows : split->parts[self].down_rows);
 	for (int32_t i = 0; i < split->n_members; i++)
-		n_nodes += i == self ? 0 : nodes_count(n_lanes, split_mask(&split->parts[i], n_lanes));
-	return 4 * (uint64_t)n_nodes * (uint64_t)rows;
+		n_nodes += i == self ? 0 : nodes_count(n_lanes, split_mask(of_o ? split->parts[i].o_lanes : split->parts[i].lanes, n_lanes));
+	return 4 * (uint64_t)n_nodes * (uint64_t)rows + 4 * (uint64_t)(s->hidden_dim - rows);
 }
 
 // expected_bytes is what a member receives for one token in a layer of a dense model, written from the specification's rules.
@@ -227,7 +237,7 @@ static uint64_t expected_bytes(const struct model *m, const struct split_shape *
 	for (int32_t layer = 0; layer < model_hparams(m)->n_layers; layer++) {
 		model_layer(m, layer, &w);
 		int32_t block_of[2] = {(int32_t)dtype_find(w.o.type)->block_len, (int32_t)dtype_find(w.down.type)->block_len};
-		for (int32_t k = 0; k < (split_has_lanes(split->mode) ? 1 : 2); k++) {
+		for (int32_t k = split_has_o_lanes(split->mode) ? 1 : 0; k < (split_has_lanes(split->mode) ? 1 : 2); k++) {
 			int32_t n = k == 0 ? s->n_heads * s->head_dim : s->ffn_dim, block = block_of[k];
 			for (int32_t at = 0; at < n; at += block) {
 				int32_t owners = 0, of_others = 0;
@@ -243,11 +253,9 @@ static uint64_t expected_bytes(const struct model *m, const struct split_shape *
 					bytes += owners == 1 && block > 1 ? (uint64_t)block + 4 : 4 * (uint64_t)of_others;
 			}
 		}
-		bytes += 4 * (uint64_t)(s->hidden_dim - split_len(split->parts[self].o_rows));
-		if (split->mode != SPLIT_MIXED)
-			bytes += 4 * (uint64_t)(s->hidden_dim - split_len(split->parts[self].down_rows));
-		if (split_has_lanes(split->mode))
-			bytes += node_bytes(w.down.type, s, split, self);
+		bytes += split_has_o_lanes(split->mode) ? node_bytes(w.o.type, s, split, true, self) : 4 * (uint64_t)(s->hidden_dim - split_len(split->parts[self].o_rows));
+		bytes += split_has_lanes(split->mode) ? node_bytes(w.down.type, s, split, false, self) :
+			4 * (uint64_t)(s->hidden_dim - split_len(split->parts[self].down_rows));
 	}
 	return bytes;
 }
@@ -258,7 +266,7 @@ static void check_bytes(const struct computed *c, const struct model *m, const s
 	tensor_group_stats_get(c->group, &stats);
 	for (int32_t i = 0; i < split->n_members && s->n_experts == 0; i++)
 		assert_int_equal(stats.received[i], expected_bytes(m, s, split, i) * N_TOKENS);
-	int32_t n_forwards = 2 + N_TOKENS - 1 - N_PROMPT, per_layer = s->n_experts > 0 || split->mode == SPLIT_MIXED ? 3 : 4;
+	int32_t n_forwards = 2 + N_TOKENS - 1 - N_PROMPT, per_layer = split->mode == SPLIT_REDUCE ? 2 : s->n_experts > 0 || split->mode == SPLIT_MIXED ? 3 : 4;
 	assert_int_equal(stats.n_exchanges, n_forwards * per_layer * model_hparams(m)->n_layers);
 }
 
@@ -273,7 +281,7 @@ static void try_splits(struct tally *t, const struct model *m, uint64_t seed, in
 	compute(&one);
 	for (int i = 0; i < n_trials; i++) {
 		int32_t n = n_members > 0 ? n_members : 2 + (int32_t)rng_below(&r, 7);
-		enum split_mode mode = s.n_experts > 0 ? SPLIT_GATHER : (enum split_mode)(i / 2 % N_SPLIT_MODES);
+		enum split_mode mode = s.n_experts > 0 ? SPLIT_GATHER : (enum split_mode)(i / 2 % (s.o_lanes > 0 ? N_SPLIT_MODES : SPLIT_REDUCE));
 		struct tensor_split split = i % 2 == 0 ? draw_any(&r, &s, mode, n) : draw_shares(&r, &s, mode, n);
 		open_computed(&all, m, &split);
 		compute(&all);
@@ -328,9 +336,10 @@ static void any_split_gives_the_bits_of_one_engine(void **state)
 		model_close(m);
 		scratch_remove(dir);
 	}
-	print_message("%d splits: %d without a head, %d without a column, %d with a shared block, %d that split KV heads, %d with experts across members, %d with biases; %d gathered, %d, %d and %d mixed (each, star, scatter), %d with nodes apart\n",
-		t.n_splits, t.no_head, t.no_column, t.shared_block, t.split_kv, t.experts, t.biases, t.modes[0], t.modes[1], t.modes[2], t.modes[3],
-		t.nodes_apart);
+	print_message("%d splits: %d without a head, %d without a column, %d with a shared block, %d that split KV heads, %d with experts across members, %d with biases; %d gathered; %d, %d, %d mixed and %d, %d, %d reduced (each, star, scatter); "
+		"%d with nodes apart\n",
+		t.n_splits, t.no_head, t.no_column, t.shared_block, t.split_kv, t.experts, t.biases, t.modes[0], t.modes[1], t.modes[2], t.modes[3], t.modes[4],
+		t.modes[5], t.modes[6], t.nodes_apart);
 	for (int i = 0; i < N_SPLIT_MODES; i++)
 		assert_true(t.modes[i] >= 10);
 	assert_true(t.nodes_apart >= 10);
@@ -352,8 +361,8 @@ static void the_demo_model_is_split_among_five_and_seven(void **state)
 		skip();
 	}
 	struct model *m = open_file(SMOLLM2);
-	try_splits(&t, m, 60, 10, 5);
-	try_splits(&t, m, 61, 10, 7);
+	try_splits(&t, m, 60, 14, 5);
+	try_splits(&t, m, 61, 14, 7);
 	model_close(m);
 	assert_true(t.split_kv >= 10); // three KV heads
 }

@@ -49,7 +49,7 @@ def test_a_group_gives_one_hash(cluster, place, names):
 
 
 @pytest.mark.deadline(240)
-@pytest.mark.parametrize("mode", ["mixed", "star", "scatter"])
+@pytest.mark.parametrize("mode", ["mixed", "mixed-star", "reduce", "reduce-scatter"])
 def test_members_that_send_sums_give_the_same_hash(cluster, mode):
     alone = cluster.run_alone(PROMPT, n=6)
     group(cluster, "a:2+b:1+c:1=30", "abc", "--tp-mode", mode)

@@ -1,0 +1,111 @@
+#include "engine/lane_sums.h"
+
+#include "engine/layer_parts.h"
+
+static const struct weight *matrix_of(const struct engine *e, struct lane_sum s)
+{
+	const struct engine_layer *l = layer_of(e, s.layer);
+	return s.of_o ? &l->o : &l->down;
+}
+
+static uint32_t mask_of(const struct engine *e, bool of_o, enum dtype type, int32_t member)
+{
+	const struct split_part *p = &e->split.parts[member];
+	return split_mask(of_o ? p->o_lanes : p->lanes, kernels_lanes(type));
+}
+
+int32_t lane_sum_count(const struct engine *e, bool of_o, enum dtype type, int32_t member)
+{
+	return nodes_count(kernels_lanes(type), mask_of(e, of_o, type, member));
+}
+
+float *lane_sum_at(const struct engine *e, struct lane_sum s, int32_t member, int32_t *n)
+{
+	enum dtype type = matrix_of(e, s)->type;
+	size_t before = 0;
+	for (int32_t i = 0; i < member; i++)
+		before += (size_t)lane_sum_count(e, s.of_o, type, i);
+	*n = lane_sum_count(e, s.of_o, type, member);
+	return e->nodes + before * (size_t)e->c.batch_max * (size_t)e->hp.hidden_dim;
+}
+
+int32_t lane_sum_nodes_max(const struct engine *e)
+{
+	int32_t max = 0;
+	for (int32_t layer = 0; layer < e->hp.n_layers; layer++) {
+		struct layer_weights w;
+		int32_t n_o = 0, n_down = 0;
+		model_layer(e->c.model, layer, &w);
+		for (int32_t i = 0; i < e->split.n_members; i++) {
+			n_o += split_has_o_lanes(e->split.mode) ? lane_sum_count(e, true, w.o.type, i) : 0;
+			n_down += lane_sum_count(e, false, w.down.type, i);
+		}
+		max = n_o > max ? n_o : max;
+		max = n_down > max ? n_down : max;
+	}
+	return max;
+}
+
+bool lane_run_next(const struct split_part *p, enum dtype down_type, int32_t ffn_dim, struct lane_run *run)
+{
+	int32_t n_lanes = kernels_lanes(down_type), len = lanes_block_len(down_type), n_blocks = ffn_dim / len;
+	int32_t first = p->lanes.begin * n_lanes / SPLIT_LANES, n = p->lanes.end * n_lanes / SPLIT_LANES - first;
+	int32_t done = run->row_end - run->row_begin;
+	int32_t block = done == 0 ? first : run->row_begin / len + n_lanes;
+	if (n == 0 || block >= n_blocks)
+		return false;
+	int32_t end = block + n < n_blocks ? block + n : n_blocks;
+	*run = (struct lane_run){.row_begin = block * len, .row_end = end * len, .packed = run->packed + done};
+	return true;
+}
+
+// packed_acts are those of this member's columns of the input.
+static struct acts packed_acts(const struct engine *e, struct lane_sum s, int32_t n_tokens)
+{
+	const struct weight *w = matrix_of(e, s);
+	const struct engine_input *in = s.of_o ? &e->attended : &e->gated;
+	enum act_kind kind = kernels_act_kind(w->type);
+	struct acts a = {.kind = kind, .n = n_tokens};
+	if (w->cols == 0)
+		return a;
+	acts_init(&a, kind, in->n_cap, w->cols, e->acts_storage[kind]);
+	acts_set(&a, in->x, n_tokens);
+	return a;
+}
+
+void lane_sum_nodes(struct hand *h, struct lane_sum s)
+{
+	struct engine *e = h->crew->e;
+	const struct weight *w = matrix_of(e, s);
+	int32_t begin, end, n_nodes, share, rows = e->hp.hidden_dim, per_share = crew_rows_per_share(h, rows);
+	float *nodes = lane_sum_at(e, s, e->c.member, &n_nodes);
+	struct acts a = packed_acts(e, s, h->crew->n_tokens);
+	crew_tokens(h, &begin, &end);
+	if (w->cols > 0)
+		acts_quantise(e->c.kernels, &a, begin, end);
+	crew_end_phase(h);
+	while (n_nodes > 0 && crew_take(h, rows / per_share + (rows % per_share != 0), &share)) {
+		int32_t row = share * per_share, row_end = rows - row > per_share ? row + per_share : rows;
+		kernels_matmul_nodes(e->c.kernels, w, mask_of(e, s.of_o, w->type, e->c.member), &a, row, row_end, nodes, (size_t)n_nodes * (size_t)rows,
+			(size_t)rows);
+	}
+}
+
+void lane_sum_join(struct hand *h, struct lane_sum s)
+{
+	struct engine *e = h->crew->e;
+	enum dtype type = matrix_of(e, s)->type;
+	size_t dim = (size_t)e->hp.hidden_dim;
+	struct split_range rows = split_sums(&e->shape, &e->split, e->c.member, s.of_o);
+	int32_t begin, end;
+	crew_tokens(h, &begin, &end);
+	for (int32_t t = begin; t < end && split_len(rows) > 0; t++) {
+		struct nodes members[GROUP_MEMBERS_MAX];
+		for (int32_t i = 0; i < e->split.n_members; i++) {
+			int32_t n;
+			const float *at = lane_sum_at(e, s, i, &n);
+			members[i] = (struct nodes){mask_of(e, s.of_o, type, i), at + (size_t)t * (size_t)n * dim + rows.begin, dim};
+		}
+		nodes_join(kernels_lanes(type), members, e->split.n_members, split_len(rows), e->delta + (size_t)t * dim + rows.begin);
+	}
+}
