@@ -1,13 +1,17 @@
 // How fast the products are, for every weight type and table of this machine; then attention, GLU and quantising.
 //
-//     kernels_bench [--table NAME] [--cols N] [--mib N] [--threads N]
+//     kernels_bench [--table NAME] [--cols N] [--mib N] [--threads N] [--lanes N]
 //
 // Decode: one token against more weights than the caches hold (--mib, 768 by default: some servers have 300 MiB of cache), with one thread
 // and with --threads. Beside it the rate of a loop that only reads, the better of one with and one without prefetching, measured
 // before and after each product. Batches of 4, 16 and 512 tokens: one thread. The best of several runs counts: the machine may be shared.
 // Pages are small, as those of a mapped file are.
+//
+// --lanes N (the first N of a type's eight, four or thirty-two eighths of lanes: 4 is half of them) measures one thing instead: what a
+// product takes whose rows hold only these lanes' columns (kernels/lanes.h), against the plain product of the same bytes. 20 pairs in turn
+// (A B B A), the median of the ratios and its 95 % interval; one token with one thread and with --threads, then 16 tokens.
 #include "base/rng.h"
-#include "kernels/kernels.h"
+#include "kernels/lanes.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -19,6 +23,8 @@
 #define BATCH_ROWS 1024
 #define REPEATS 4
 #define THREADS_MAX 64
+#define PAIRS 20
+#define BOUND 5 // of 20 sorted ratios those after the first five and before the last five enclose the median with 95.9 %
 
 static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_Q8_0, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K,
 	DTYPE_F16, DTYPE_BF16, DTYPE_F32};
@@ -30,6 +36,7 @@ struct options {
 	int32_t cols;
 	size_t mib;
 	int threads;
+	int lanes; // eighths; 0: no such measurement
 };
 
 static double now_s(void)
@@ -70,6 +77,7 @@ struct round {
 	const struct weight *w;
 	const struct acts *a;
 	float *y;
+	uint32_t mask; // not 0: nodes of these lanes
 	bool prefetch;
 	int n_threads;
 	pthread_barrier_t barrier;
@@ -110,6 +118,8 @@ static void *work(void *ctx)
 	double t = now_s();
 	if (r->k == NULL)
 		read_rows(r->w, begin, end, r->prefetch);
+	else if (r->mask != 0)
+		kernels_matmul_nodes(r->k, r->w, r->mask, r->a, begin, end, r->y, (size_t)r->w->rows, (size_t)r->w->rows);
 	else
 		kernels_matmul(r->k, r->w, r->a, begin, end, r->y, (size_t)r->w->rows);
 	pthread_barrier_wait(&r->barrier);
@@ -227,6 +237,58 @@ static void bench_table(const struct kernels *k, const struct options *o)
 	munmap(data, o->mib << 20);
 }
 
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+// lanes_ratio prints how much longer a product of these lanes takes than the plain one of the same bytes.
+static void lanes_ratio(const struct kernels *k, struct weight *w, const uint8_t *data, size_t bytes, int32_t n, int n_threads, uint32_t mask)
+{
+	double ratio[PAIRS];
+	w->data = data;
+	w->rows = (int32_t)(bytes / w->row_bytes);
+	struct acts a = make_acts(k, w->type, n, w->cols);
+	size_t y_bytes = (size_t)n * (size_t)w->rows * sizeof(float);
+	struct round r = {.k = k, .w = w, .a = &a, .y = alloc(y_bytes), .n_threads = n_threads};
+	(void)run_round(&r);
+	for (int i = 0; i < PAIRS; i++) {
+		double t[2];
+		for (int j = 0; j < 2; j++) {
+			int nodes = (i + j) % 2;
+			r.mask = nodes ? mask : 0;
+			t[nodes] = run_round(&r);
+		}
+		ratio[i] = t[1] / t[0];
+	}
+	qsort(ratio, PAIRS, sizeof(ratio[0]), by_size);
+	printf("  n=%d, %d thread%s %.3f [%.3f, %.3f]", (int)n, n_threads, n_threads > 1 ? "s" : "", (ratio[PAIRS / 2 - 1] + ratio[PAIRS / 2]) / 2,
+		ratio[BOUND], ratio[PAIRS - 1 - BOUND]);
+	munmap(r.y, y_bytes);
+	free_acts(&a);
+}
+
+static void bench_lanes(const struct kernels *k, const struct options *o)
+{
+	size_t bytes = o->mib << 20;
+	uint8_t *data = alloc_weights(bytes);
+	printf("%s, %d columns, %d of 8 lanes against all\n", kernels_name(k), (int)o->cols, o->lanes);
+	for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+		struct weight w = {.type = types[i], .cols = o->cols};
+		if (!dtype_row_bytes(w.type, (uint64_t)o->cols, &w.row_bytes))
+			continue;
+		uint32_t mask = lanes_all(o->lanes * kernels_lanes(w.type) / 8);
+		printf("%-5s", dtype_find((uint32_t)w.type)->name);
+		for (int n = 1; n <= o->threads; n += o->threads > 1 ? o->threads - 1 : 1)
+			lanes_ratio(k, &w, data, bytes, 1, n, mask);
+		lanes_ratio(k, &w, data, BATCH_ROWS * w.row_bytes, 16, 1, mask);
+		printf("\n");
+		fflush(stdout);
+	}
+	munmap(data, bytes);
+}
+
 static void attention(const struct kernels *k, int32_t n_tokens, int32_t n_pos, int32_t group)
 {
 	enum { HEADS = 4, DIM = 128 };
@@ -294,11 +356,14 @@ static struct options parse(int argc, char **argv)
 			o.mib = (size_t)atoi(argv[i + 1]);
 		else if (strcmp(argv[i], "--threads") == 0)
 			o.threads = atoi(argv[i + 1]);
+		else if (strcmp(argv[i], "--lanes") == 0)
+			o.lanes = atoi(argv[i + 1]);
 		else
 			argc = 2;
 	}
-	if (argc % 2 == 0 || o.cols < 32 || o.cols % 32 != 0 || o.mib < 8 || o.threads < 1 || o.threads > THREADS_MAX) {
-		fprintf(stderr, "usage: kernels_bench [--table NAME] [--cols N] [--mib N] [--threads N]\n");
+	if (argc % 2 == 0 || o.cols < 32 || o.cols % 32 != 0 || o.mib < 8 || o.threads < 1 || o.threads > THREADS_MAX || o.lanes < 0 ||
+		o.lanes > 7 || o.lanes == 1) {
+		fprintf(stderr, "usage: kernels_bench [--table NAME] [--cols N] [--mib N] [--threads N] [--lanes 2..7]\n");
 		exit(2);
 	}
 	return o;
@@ -315,6 +380,10 @@ int main(int argc, char **argv)
 		const struct kernels *k = kernels_find(kernels_known(i), &em);
 		if (k == NULL) {
 			printf("%s\n", em.text);
+			continue;
+		}
+		if (o.lanes > 0) {
+			bench_lanes(k, &o);
 			continue;
 		}
 		bench_table(k, &o);

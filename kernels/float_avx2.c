@@ -3,6 +3,7 @@
 
 #include "base/fmath.h"
 
+#define LANE_VECTORS 4   // rule 8's lanes
 #define TOKENS_AT_ONCE 3 // of a float product: three times four sums, a weight and an input fit the 16 registers
 #define ROWS_IN_CACHE 16 // rows that meet all tokens before the next ones are read
 
@@ -83,79 +84,122 @@ INLINE __m256 load_weights(enum dtype type, const uint8_t *row, int32_t i)
 	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
 }
 
-// dot_floats is rule 8 for one row and n tokens (1 to TOKENS_AT_ONCE), whose values lie `stride` apart.
-INLINE void dot_floats(enum dtype type, int n, const uint8_t *row, const float *x, size_t stride, int32_t cols, float *out)
+// A row and the first of some tokens, and where their products go.
+struct corner {
+	const uint8_t *row;
+	const float *x;
+	const struct nodes_sink *to;
+	size_t x_stride;
+	int32_t cols, r, t;
+};
+
+INLINE void store_nodes(int32_t n_lanes, const struct nodes_sink *to, int32_t t, int32_t row, float *lanes)
+{
+	if (n_lanes == FLOAT_LANES)
+		to->y[(size_t)t * to->token_stride + (size_t)row] = tree(lanes, FLOAT_LANES);
+	else
+		sink_lanes(to, t, row, lanes);
+}
+
+// dot_floats is rule 8 for one row and n tokens (1 to TOKENS_AT_ONCE), column i being on lane i mod n_lanes. What the last of n_vectors
+// holds past n_lanes is computed as well, and never looked at.
+INLINE void dot_floats(enum dtype type, int32_t n_lanes, int n_vectors, int n, const struct corner *c)
 {
 	const uint32_t size = type == DTYPE_F32 ? 4 : 2;
-	__m256 lanes[TOKENS_AT_ONCE][4];
+	__m256 lanes[TOKENS_AT_ONCE][LANE_VECTORS];
 	for (int t = 0; t < n; t++) {
-		for (int l = 0; l < 4; l++)
+		for (int l = 0; l < n_vectors; l++)
 			lanes[t][l] = _mm256_setzero_ps();
 	}
 	int32_t i = 0;
-	for (; i + FLOAT_LANES <= cols; i += FLOAT_LANES) {
-		if (n < TOKENS_AT_ONCE && i % 256 == 0)
-			prefetch_pages(row + (size_t)i * size);
-		for (int l = 0; l < 4; l++) {
-			__m256 w = load_weights(type, row, i + 8 * l);
+	for (; i + 8 * n_vectors <= c->cols; i += n_lanes) {
+		if (n < TOKENS_AT_ONCE && i % 256 < n_lanes)
+			prefetch_pages(c->row + (size_t)i * size);
+		for (int l = 0; l < n_vectors; l++) {
+			__m256 w = load_weights(type, c->row, i + 8 * l);
 			for (int t = 0; t < n; t++)
-				lanes[t][l] = _mm256_fmadd_ps(w, _mm256_loadu_ps(x + (size_t)t * stride + i + 8 * l), lanes[t][l]);
+				lanes[t][l] = _mm256_fmadd_ps(w, _mm256_loadu_ps(c->x + (size_t)t * c->x_stride + i + 8 * l), lanes[t][l]);
 		}
 	}
 	for (int t = 0; t < n; t++) {
-		if (i == cols) {
-			out[t] = tree32(lanes[t]);
+		if (n_vectors == LANE_VECTORS && n_lanes == FLOAT_LANES && i == c->cols) {
+			c->to->y[(size_t)(c->t + t) * c->to->token_stride + (size_t)c->r] = tree32(lanes[t]);
 			continue;
 		}
 		float tail[FLOAT_LANES];
-		for (int l = 0; l < 4; l++)
+		for (int l = 0; l < n_vectors; l++)
 			_mm256_storeu_ps(tail + 8 * l, lanes[t][l]);
-		for (int32_t e = i; e < cols; e++)
-			tail[e % FLOAT_LANES] = fmaf(weight_at(type, row, e), x[(size_t)t * stride + (size_t)e], tail[e % FLOAT_LANES]);
-		out[t] = tree(tail, FLOAT_LANES);
+		for (int32_t e = i, l = 0; e < c->cols; e++, l = l + 1 == n_lanes ? 0 : l + 1)
+			tail[l] = fmaf(weight_at(type, c->row, e), c->x[(size_t)t * c->x_stride + (size_t)e], tail[l]);
+		store_nodes(n_lanes, c->to, c->t + t, c->r, tail);
 	}
 }
 
 // dot_row is rule 8 for one row and the next TOKENS_AT_ONCE of n tokens.
-INLINE void dot_row(enum dtype type, int32_t n, const uint8_t *row, const float *x, int32_t cols, float *y, size_t y_stride)
+INLINE void dot_row(enum dtype type, int32_t n_lanes, int n_vectors, int32_t n, const struct corner *c)
 {
-	float out[TOKENS_AT_ONCE];
-	const size_t stride = (size_t)cols;
 	switch (n) {
-	case 1: dot_floats(type, 1, row, x, stride, cols, out); break;
-	case 2: dot_floats(type, 2, row, x, stride, cols, out); break;
-	default: dot_floats(type, 3, row, x, stride, cols, out); break;
+	case 1: dot_floats(type, n_lanes, n_vectors, 1, c); break;
+	case 2: dot_floats(type, n_lanes, n_vectors, 2, c); break;
+	default: dot_floats(type, n_lanes, n_vectors, 3, c); break;
 	}
-	for (int32_t i = 0; i < n && i < TOKENS_AT_ONCE; i++)
-		y[(size_t)i * y_stride] = out[i];
 }
 
-INLINE void matmul_float(enum dtype type, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y,
-	size_t y_stride)
+INLINE void matmul_rows(enum dtype type, int32_t n_lanes, int n_vectors, const struct weight *w, const struct acts *a, int32_t row_begin,
+	int32_t row_end, const struct nodes_sink *to)
 {
+	struct corner c = {.to = to, .x_stride = (size_t)w->cols, .cols = w->cols};
 	for (int32_t begin = row_begin; begin < row_end; begin += ROWS_IN_CACHE) {
 		int32_t end = row_end - begin < ROWS_IN_CACHE ? row_end : begin + ROWS_IN_CACHE;
-		for (int32_t t = 0; t < a->n; t += TOKENS_AT_ONCE) {
-			for (int32_t r = begin; r < end; r++)
-				dot_row(type, a->n - t, weight_row(w, r), a->x + (size_t)t * (size_t)a->cols, w->cols, y + (size_t)t * y_stride + r, y_stride);
+		for (c.t = 0; c.t < a->n; c.t += TOKENS_AT_ONCE) {
+			c.x = a->x + (size_t)c.t * (size_t)a->cols;
+			for (c.r = begin; c.r < end; c.r++) {
+				c.row = weight_row(w, c.r);
+				dot_row(type, n_lanes, n_vectors, a->n - c.t, &c);
+			}
 		}
 	}
 }
 
-void avx2_matmul_float(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+INLINE void matmul_float(int32_t n_lanes, int n_vectors, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end,
+	const struct nodes_sink *to)
 {
 	if (w->type == DTYPE_F32)
-		matmul_float(DTYPE_F32, w, a, row_begin, row_end, y, y_stride);
+		matmul_rows(DTYPE_F32, n_lanes, n_vectors, w, a, row_begin, row_end, to);
 	else if (w->type == DTYPE_F16)
-		matmul_float(DTYPE_F16, w, a, row_begin, row_end, y, y_stride);
+		matmul_rows(DTYPE_F16, n_lanes, n_vectors, w, a, row_begin, row_end, to);
 	else
-		matmul_float(DTYPE_BF16, w, a, row_begin, row_end, y, y_stride);
+		matmul_rows(DTYPE_BF16, n_lanes, n_vectors, w, a, row_begin, row_end, to);
+}
+
+NOINLINE void matmul_all(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	matmul_float(FLOAT_LANES, LANE_VECTORS, w, a, row_begin, row_end, to);
+}
+
+NOINLINE void matmul_some(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	const int32_t n_lanes = to->n_lanes;
+	ASSERT(n_lanes < FLOAT_LANES);
+	switch ((n_lanes + 7) / 8) {
+	case 1: matmul_float(n_lanes, 1, w, a, row_begin, row_end, to); break;
+	case 2: matmul_float(n_lanes, 2, w, a, row_begin, row_end, to); break;
+	case 3: matmul_float(n_lanes, 3, w, a, row_begin, row_end, to); break;
+	default: matmul_float(n_lanes, LANE_VECTORS, w, a, row_begin, row_end, to); break;
+	}
+}
+
+void avx2_matmul_float(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	(to->n_lanes == FLOAT_LANES ? matmul_all : matmul_some)(w, a, row_begin, row_end, to);
 }
 
 void avx2_rmsnorm(const float *x, const float *w, int32_t n, float eps, float *y)
 {
 	float ss;
-	dot_floats(DTYPE_F32, 1, (const uint8_t *)x, x, 0, n, &ss);
+	const struct nodes_sink to = sink_whole(FLOAT_LANES, &ss, 0);
+	const struct corner c = {.row = (const uint8_t *)x, .x = x, .to = &to, .cols = n};
+	dot_floats(DTYPE_F32, FLOAT_LANES, LANE_VECTORS, 1, &c);
 	float r = 1.0f / sqrtf(ss / (float)n + eps);
 	__m256 rs = _mm256_set1_ps(r);
 	int32_t i = 0;

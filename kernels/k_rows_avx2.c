@@ -70,8 +70,8 @@ INLINE struct parts super_parts(enum dtype type, const uint8_t *p, const int8_t 
 	return out;
 }
 
-// join adds the floats of n (1 to 4) super-blocks into the lanes; what is not there counts as zero blocks (rule 18).
-INLINE __m128 join(enum dtype type, int32_t n, __m128 lanes, const struct parts *part, const uint8_t *p, const float *dx)
+// join makes what n (1 to 4) super-blocks add to their lanes; what is not there counts as zero blocks (rule 18).
+INLINE struct four_products join(enum dtype type, int32_t n, const struct parts *part, const uint8_t *p, const float *dx)
 {
 	__m256i s = _mm256_hadd_epi32(_mm256_hadd_epi32(part[0].s, part[1].s), _mm256_hadd_epi32(part[2].s, part[3].s));
 	__m128 sums = _mm_cvtepi32_ps(_mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1)));
@@ -85,10 +85,10 @@ INLINE __m128 join(enum dtype type, int32_t n, __m128 lanes, const struct parts 
 	} else {
 		t = _mm_mul_ps(sums, upper);
 	}
-	return _mm_fmadd_ps(t, ds, lanes);
+	return (struct four_products){.f = t, .c = ds};
 }
 
-INLINE __m128 dot_group(enum dtype type, int32_t n, __m128 lanes, const uint8_t *p, const struct token *k, size_t b)
+INLINE void dot_group(enum dtype type, int32_t n_lanes, int32_t n, struct lane_sums *lanes, const uint8_t *p, const struct token *k, size_t b)
 {
 	struct parts part[SUPER_LANES];
 	for (size_t i = 0; i < SUPER_LANES; i++) {
@@ -97,10 +97,23 @@ INLINE __m128 dot_group(enum dtype type, int32_t n, __m128 lanes, const uint8_t 
 		else
 			part[i] = (struct parts){.s = _mm256_setzero_si256(), .m = _mm_setzero_si128()};
 	}
-	return join(type, n, lanes, part, p, k->d + b);
+	const struct four_products v = join(type, n, part, p, k->d + b);
+	add_four(n_lanes, false, &v, lanes);
 }
 
-void avx2_matmul_k_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+NOINLINE void matmul_all(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
 {
-	matmul_k(w, a, row_begin, row_end, y, y_stride);
+	matmul_k(SUPER_LANES, w, a, row_begin, row_end, to);
+}
+
+NOINLINE void matmul_some(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	const int32_t n_lanes = to->n_lanes;
+	ASSERT(n_lanes < SUPER_LANES);
+	matmul_k(n_lanes, w, a, row_begin, row_end, to);
+}
+
+void avx2_matmul_k_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	(to->n_lanes == SUPER_LANES ? matmul_all : matmul_some)(w, a, row_begin, row_end, to);
 }

@@ -107,7 +107,7 @@ INLINE __m128i min_sums(int n, const struct scales *scales, const int16_t *sum32
 	return _mm512_castsi512_si128(_mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), m));
 }
 
-INLINE __m128 dot_group(enum dtype type, int32_t n, __m128 lanes, const uint8_t *p, const struct token *k, size_t b)
+INLINE void dot_group(enum dtype type, int32_t n_lanes, int32_t n, struct lane_sums *lanes, const uint8_t *p, const struct token *k, size_t b)
 {
 	struct scales scales;
 	unpack_scales(type, n, p, &scales);
@@ -125,10 +125,23 @@ INLINE __m128 dot_group(enum dtype type, int32_t n, __m128 lanes, const uint8_t 
 	} else {
 		t = _mm_mul_ps(sums, upper);
 	}
-	return _mm_fmadd_ps(t, _mm_maskz_loadu_ps((__mmask8)((1 << n) - 1), k->d + b), lanes);
+	const struct four_products v = {.f = t, .c = _mm_maskz_loadu_ps((__mmask8)((1 << n) - 1), k->d + b)};
+	add_four(n_lanes, false, &v, lanes);
 }
 
-void avx512_matmul_k_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+NOINLINE void matmul_all(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
 {
-	matmul_k(w, a, row_begin, row_end, y, y_stride);
+	matmul_k(SUPER_LANES, w, a, row_begin, row_end, to);
+}
+
+NOINLINE void matmul_some(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	const int32_t n_lanes = to->n_lanes;
+	ASSERT(n_lanes < SUPER_LANES);
+	matmul_k(n_lanes, w, a, row_begin, row_end, to);
+}
+
+void avx512_matmul_k_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	(to->n_lanes == SUPER_LANES ? matmul_all : matmul_some)(w, a, row_begin, row_end, to);
 }

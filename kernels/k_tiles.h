@@ -164,15 +164,16 @@ INLINE tile_ints pair_dots(const tile_ints *pairs, int n, const int16_t *sums)
 	return s;
 }
 
-INLINE void micro(enum dtype type, int n, const struct tile *tile, int32_t n_supers, const struct tokens *k, tile_floats (*lanes)[MICRO])
+INLINE void micro(enum dtype type, int32_t n_lanes, int n, const struct tile *tile, int32_t n_supers, const struct tokens *k,
+	tile_floats (*lanes)[MICRO])
 {
-	for (int32_t b = 0; b < n_supers; b++) {
+	for (int32_t b = 0, l = 0; b < n_supers; b++, l = next_lane(n_lanes, b, l)) {
 		const struct super *p = &tile->supers[b];
 		tile_ints s[MICRO];
 		super_dots(type, n, p, k->q + (size_t)b * SUPER_LEN, k->n_supers * SUPER_LEN, s);
 		for (int t = 0; t < n; t++) {
 			size_t at = (size_t)t * k->n_supers + (size_t)b;
-			tile_floats *lane = &lanes[b % SUPER_LANES][t], v;
+			tile_floats *lane = &lanes[l][t], v;
 			if (type_has_min(type)) {
 				tile_floats m = to_floats(pair_dots(p->pairs, 4, k->sum32 + 8 * at));
 				v = fused_sub(to_floats(s[t]), p->d, m * p->dmin);
@@ -186,13 +187,14 @@ INLINE void micro(enum dtype type, int n, const struct tile *tile, int32_t n_sup
 }
 
 // matmul_k is the whole of rules 6 and 7, each type with code of its own.
-INLINE void matmul_k(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+INLINE void matmul_k(int32_t n_lanes, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end,
+	const struct nodes_sink *to)
 {
 	switch (w->type) {
-	case DTYPE_Q4_K: matmul_tiles(DTYPE_Q4_K, w, a, row_begin, row_end, y, y_stride); break;
-	case DTYPE_Q5_K: matmul_tiles(DTYPE_Q5_K, w, a, row_begin, row_end, y, y_stride); break;
-	case DTYPE_Q6_K: matmul_tiles(DTYPE_Q6_K, w, a, row_begin, row_end, y, y_stride); break;
-	default: matmul_tiles(DTYPE_Q3_K, w, a, row_begin, row_end, y, y_stride); break;
+	case DTYPE_Q4_K: matmul_tiles(DTYPE_Q4_K, n_lanes, w, a, row_begin, row_end, to); break;
+	case DTYPE_Q5_K: matmul_tiles(DTYPE_Q5_K, n_lanes, w, a, row_begin, row_end, to); break;
+	case DTYPE_Q6_K: matmul_tiles(DTYPE_Q6_K, n_lanes, w, a, row_begin, row_end, to); break;
+	default: matmul_tiles(DTYPE_Q3_K, n_lanes, w, a, row_begin, row_end, to); break;
 	}
 }
 

@@ -38,7 +38,19 @@ INLINE void super_dots(enum dtype type, int n, const struct super *p, const int8
 	}
 }
 
-void avx512_matmul_k_tiles(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+NOINLINE void matmul_all(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
 {
-	matmul_k(w, a, row_begin, row_end, y, y_stride);
+	matmul_k(SUPER_LANES, w, a, row_begin, row_end, to);
+}
+
+NOINLINE void matmul_some(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	const int32_t n_lanes = to->n_lanes;
+	ASSERT(n_lanes < SUPER_LANES);
+	matmul_k(n_lanes, w, a, row_begin, row_end, to);
+}
+
+void avx512_matmul_k_tiles(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	(to->n_lanes == SUPER_LANES ? matmul_all : matmul_some)(w, a, row_begin, row_end, to);
 }

@@ -261,8 +261,9 @@ void kernels_matmul(const struct kernels *k, const struct weight *w, const struc
 	ASSERT(a->cols == w->cols);
 	ASSERT(row_begin >= 0);
 	ASSERT(row_end <= w->rows);
+	const struct nodes_sink to = sink_whole(kernels_lanes(w->type), y, y_stride);
 	if (row_begin < row_end && a->n > 0)
-		k->matmul(w, a, row_begin, row_end, y, y_stride);
+		k->matmul(w, a, row_begin, row_end, &to);
 }
 
 void kernels_rmsnorm(const struct kernels *k, const float *x, const float *w, int32_t n, float eps, float *y)

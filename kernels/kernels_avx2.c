@@ -1,14 +1,14 @@
 // The AVX2 table, and which of its two ways a quantised product goes.
 #include "kernels/simd_avx2.h"
 
-static void matmul(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+static void matmul(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
 {
 	if (a->kind == ACT_F32)
-		avx2_matmul_float(w, a, row_begin, row_end, y, y_stride);
+		avx2_matmul_float(w, a, row_begin, row_end, to);
 	else if (a->n <= ROWS_TOKENS_MAX)
-		(a->kind == ACT_A256 ? avx2_matmul_k_rows : avx2_matmul_rows)(w, a, row_begin, row_end, y, y_stride);
+		(a->kind == ACT_A256 ? avx2_matmul_k_rows : avx2_matmul_rows)(w, a, row_begin, row_end, to);
 	else
-		(a->kind == ACT_A256 ? avx2_matmul_k_tiles : avx2_matmul_tiles)(w, a, row_begin, row_end, y, y_stride);
+		(a->kind == ACT_A256 ? avx2_matmul_k_tiles : avx2_matmul_tiles)(w, a, row_begin, row_end, to);
 }
 
 const struct kernels *kernels_avx2(void)
@@ -17,7 +17,6 @@ const struct kernels *kernels_avx2(void)
 		.name = "avx2",
 		.quantise = avx2_quantise,
 		.matmul = matmul,
-		.matmul_nodes = portable_matmul_nodes,
 		.rmsnorm = avx2_rmsnorm,
 		.swiglu = avx2_swiglu,
 		.add = avx2_add,

@@ -1,14 +1,14 @@
 // The AVX-512 table. What is missing in the other *_avx512.c files is AVX2's: it is bound by memory, or takes too little time to matter.
 #include "kernels/simd_avx512.h"
 
-static void matmul(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+static void matmul(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
 {
 	if (a->kind == ACT_F32)
-		avx512_matmul_float(w, a, row_begin, row_end, y, y_stride);
+		avx512_matmul_float(w, a, row_begin, row_end, to);
 	else if (a->n <= ROWS_TOKENS_MAX)
-		(a->kind == ACT_A256 ? avx512_matmul_k_rows : avx512_matmul_rows)(w, a, row_begin, row_end, y, y_stride);
+		(a->kind == ACT_A256 ? avx512_matmul_k_rows : avx512_matmul_rows)(w, a, row_begin, row_end, to);
 	else
-		(a->kind == ACT_A256 ? avx512_matmul_k_tiles : avx512_matmul_tiles)(w, a, row_begin, row_end, y, y_stride);
+		(a->kind == ACT_A256 ? avx512_matmul_k_tiles : avx512_matmul_tiles)(w, a, row_begin, row_end, to);
 }
 
 const struct kernels *kernels_avx512(void)
@@ -17,7 +17,6 @@ const struct kernels *kernels_avx512(void)
 		.name = "avx512",
 		.quantise = avx2_quantise,
 		.matmul = matmul,
-		.matmul_nodes = portable_matmul_nodes,
 		.rmsnorm = avx2_rmsnorm,
 		.swiglu = avx512_swiglu,
 		.add = avx2_add,

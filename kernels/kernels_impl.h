@@ -34,9 +34,8 @@ struct kernels {
 	const char *name;
 	// Rule 4 for token t, and its sums.
 	void (*quantise)(const struct acts *a, int32_t t);
-	void (*matmul)(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);
-	// The same for a part of the lanes; there is at least one column.
-	void (*matmul_nodes)(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to);
+	// Rules 5 to 8; w has at least one column.
+	void (*matmul)(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to);
 	void (*rmsnorm)(const float *x, const float *w, int32_t n, float eps, float *y);
 	void (*swiglu)(const float *gate, const float *up, int32_t n, float *y);
 	void (*add)(float *y, const float *x, int32_t n);
@@ -59,8 +58,6 @@ enum cpu_feature {
 const struct kernels *kernels_fastest(uint32_t features);
 
 const struct kernels *kernels_portable(void);
-// portable_matmul_nodes is the portable table's.
-void portable_matmul_nodes(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to);
 #ifdef __x86_64__
 const struct kernels *kernels_avx2(void);
 const struct kernels *kernels_avx512(void);
@@ -102,6 +99,12 @@ static inline float tree(float *lanes, int n)
 			lanes[i] = lanes[2 * i] + lanes[2 * i + 1];
 	}
 	return lanes[0];
+}
+
+// sink_whole returns where a product over all lanes goes.
+static inline struct nodes_sink sink_whole(int32_t n_lanes, float *y, size_t y_stride)
+{
+	return (struct nodes_sink){.n_lanes = n_lanes, .n_nodes = 1, .node = {{0, (uint8_t)n_lanes}}, .y = y, .token_stride = y_stride};
 }
 
 // sink_lanes stores the nodes of one row and token; the lanes are used up.

@@ -125,7 +125,7 @@ static void dot_float(const struct weight *w, int32_t r, const struct acts *a, i
 	sink_lanes(to, t, r, lanes);
 }
 
-void portable_matmul_nodes(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+static void matmul(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
 {
 	for (int32_t r = row_begin; r < row_end; r++) {
 		for (int32_t t = 0; a->kind == ACT_F32 && t < a->n; t++)
@@ -133,13 +133,6 @@ void portable_matmul_nodes(const struct weight *w, const struct acts *a, int32_t
 		for (int32_t t = 0; a->kind != ACT_F32 && t < a->n; t += TILE)
 			(a->kind == ACT_A256 ? dot_k_quant : dot_quant)(w, r, a, t, a->n - t < TILE ? a->n - t : TILE, to);
 	}
-}
-
-static void matmul(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
-{
-	int32_t n_lanes = kernels_lanes(w->type);
-	struct nodes_sink to = {.n_lanes = n_lanes, .n_nodes = 1, .node = {{0, (uint8_t)n_lanes}}, .y = y, .token_stride = y_stride};
-	portable_matmul_nodes(w, a, row_begin, row_end, &to);
 }
 
 static void rmsnorm(const float *x, const float *w, int32_t n, float eps, float *y)
@@ -289,7 +282,6 @@ const struct kernels *kernels_portable(void)
 		.name = "portable",
 		.quantise = quantise,
 		.matmul = matmul,
-		.matmul_nodes = portable_matmul_nodes,
 		.rmsnorm = rmsnorm,
 		.swiglu = swiglu,
 		.add = add,

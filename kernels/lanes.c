@@ -216,8 +216,5 @@ void kernels_matmul_nodes(const struct kernels *k, const struct weight *w, uint3
 	}
 	ASSERT(a->kind == kernels_act_kind(w->type));
 	ASSERT(a->cols == w->cols);
-	if (to.n_lanes == n_lanes)
-		k->matmul(w, a, row_begin, row_end, y, token_stride);
-	else
-		k->matmul_nodes(w, a, row_begin, row_end, &to);
+	k->matmul(w, a, row_begin, row_end, &to);
 }

@@ -2,7 +2,7 @@
 //
 // Eight neighbouring blocks give one vector of eight integer sums in lane order, so that a group costs one conversion, one
 // product of scales and one fma. What is past the last whole group is padded with zeros (rule 18).
-#include "kernels/simd_avx2.h"
+#include "kernels/lane_sums.h"
 
 // block_sums returns 16 partial sums of one block's w * q, w without its offset. |each| <= 32,512.
 INLINE __m256i block_sums(enum dtype type, const uint8_t *p, const int8_t *q)
@@ -72,8 +72,8 @@ INLINE __m128i headers(struct four f)
 	return _mm_unpacklo_epi64(a, b);
 }
 
-// join adds the floats of one group into the lanes.
-INLINE __m256 join(enum dtype type, __m256 lanes, __m256i sums, __m128i head_low, __m128i head_high, __m256 dx, __m256i qsum)
+// join makes what one group adds to its lanes.
+INLINE struct eight_products join(enum dtype type, __m256i sums, __m128i head_low, __m128i head_high, __m256 dx, __m256i qsum)
 {
 	const __m128i mask = _mm_set1_epi32(0xffff);
 	if (type == DTYPE_Q4_0)
@@ -81,11 +81,12 @@ INLINE __m256 join(enum dtype type, __m256 lanes, __m256i sums, __m128i head_low
 	if (type == DTYPE_Q5_0)
 		sums = _mm256_sub_epi32(sums, _mm256_slli_epi32(qsum, 4));
 	__m256 d = _mm256_cvtph_ps(_mm_packus_epi32(_mm_and_si128(head_low, mask), _mm_and_si128(head_high, mask)));
-	lanes = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), _mm256_mul_ps(d, dx), lanes);
-	if (!type_has_min(type))
-		return lanes;
-	__m256 m = _mm256_cvtph_ps(_mm_packus_epi32(_mm_srli_epi32(head_low, 16), _mm_srli_epi32(head_high, 16)));
-	return _mm256_fmadd_ps(_mm256_cvtepi32_ps(qsum), _mm256_mul_ps(m, dx), lanes);
+	struct eight_products v = {.f = _mm256_cvtepi32_ps(sums), .c = _mm256_mul_ps(d, dx)};
+	if (type_has_min(type)) {
+		v.g = _mm256_cvtepi32_ps(qsum);
+		v.e = _mm256_mul_ps(_mm256_cvtph_ps(_mm_packus_epi32(_mm_srli_epi32(head_low, 16), _mm_srli_epi32(head_high, 16))), dx);
+	}
+	return v;
 }
 
 // One token's activations: the whole groups as they lie, and the last n_tail blocks padded with zeros to a group.
@@ -115,24 +116,24 @@ static void token_init(struct token *k, const struct acts *a, int32_t t)
 	}
 }
 
-// dot_whole returns the lanes of one row after its whole groups.
-INLINE __m256 dot_whole(enum dtype type, const uint8_t *p, const struct token *k)
+// dot_whole fills the lanes of one row with its whole groups.
+INLINE void dot_whole(enum dtype type, int32_t n_lanes, const uint8_t *p, const struct token *k, struct lane_sums *lanes)
 {
 	const uint32_t bytes = block_bytes(type);
-	__m256 lanes = _mm256_setzero_ps();
+	lane_sums_init(n_lanes, lanes);
 	for (int32_t b = 0; b < k->n_whole; b += QUANT_LANES, p += QUANT_LANES * bytes) {
 		const int8_t *q = k->q + (size_t)b * BLOCK_LEN;
 		prefetch_pages(p);
 		struct four low = four_neighbours(type, p, q), high = four_neighbours(type, p + 4 * bytes, q + 4 * BLOCK_LEN);
 		__m256i sums = join_halves(four_sums(type, low), four_sums(type, high));
-		lanes = join(type, lanes, sums, headers(low), headers(high), _mm256_loadu_ps(k->d + b), load256(k->qsum + b));
+		struct eight_products v = join(type, sums, headers(low), headers(high), _mm256_loadu_ps(k->d + b), load256(k->qsum + b));
+		add_eight(n_lanes, type_has_min(type), &v, lanes);
 	}
-	return lanes;
 }
 
 // dot_tail adds the last blocks of one row. At p a whole group may be read: what follows the row's end meets q = 0, and its scales
 // are masked, since they may be anything.
-INLINE __m256 dot_tail(enum dtype type, __m256 lanes, const uint8_t *p, const struct token *k)
+INLINE void dot_tail(enum dtype type, int32_t n_lanes, const uint8_t *p, const struct token *k, struct lane_sums *lanes)
 {
 	const __m128i n = _mm_set1_epi32(k->n_tail);
 	struct four f = four_neighbours(type, p, k->tail_q);
@@ -143,7 +144,8 @@ INLINE __m256 dot_tail(enum dtype type, __m256 lanes, const uint8_t *p, const st
 		high = four_sums(type, f);
 		head_high = _mm_and_si128(headers(f), _mm_cmpgt_epi32(n, _mm_setr_epi32(4, 5, 6, 7)));
 	}
-	return join(type, lanes, join_halves(low, high), head_low, head_high, _mm256_loadu_ps(k->tail_d), load256(k->tail_qsum));
+	struct eight_products v = join(type, join_halves(low, high), head_low, head_high, _mm256_loadu_ps(k->tail_d), load256(k->tail_qsum));
+	add_eight(n_lanes, type_has_min(type), &v, lanes);
 }
 
 INLINE struct four two_pairs(enum dtype type, const uint8_t *p, const uint8_t *p2, const struct token *k)
@@ -155,49 +157,58 @@ INLINE struct four two_pairs(enum dtype type, const uint8_t *p, const uint8_t *p
 }
 
 // dot_tail_pairs adds a last block or two of four rows as one group, whose elements are lanes 0 and 1 of each row. May read on as dot_tail.
-INLINE void dot_tail_pairs(enum dtype type, __m256 lanes[4], const uint8_t *p, size_t row_bytes, const struct token *k)
+INLINE void dot_tail_pairs(enum dtype type, struct lane_sums lanes[4], const uint8_t *p, size_t row_bytes, const struct token *k)
 {
 	struct four f = two_pairs(type, p, p + row_bytes, k), g = two_pairs(type, p + 2 * row_bytes, p + 3 * row_bytes, k);
 	const __m128i pick = _mm_cmpgt_epi32(_mm_set1_epi32(k->n_tail), _mm_setr_epi32(0, 1, 0, 1));
+	const struct eight_products v = join(type, join_halves(four_sums(type, f), four_sums(type, g)), _mm_and_si128(headers(f), pick),
+		_mm_and_si128(headers(g), pick), _mm256_loadu_ps(k->pair_d), load256(k->pair_qsum));
 	__m256d l[4], pairs;
+	struct lane_sums four;
 	for (int i = 0; i < 4; i++)
-		l[i] = _mm256_castps_pd(lanes[i]);
+		l[i] = _mm256_castps_pd(lanes[i].all);
 	pairs = _mm256_insertf128_pd(_mm256_unpacklo_pd(l[0], l[1]), _mm256_castpd256_pd128(_mm256_unpacklo_pd(l[2], l[3])), 1);
-	pairs = _mm256_castps_pd(join(type, _mm256_castpd_ps(pairs), join_halves(four_sums(type, f), four_sums(type, g)),
-		_mm_and_si128(headers(f), pick), _mm_and_si128(headers(g), pick), _mm256_loadu_ps(k->pair_d), load256(k->pair_qsum)));
+	four.all = _mm256_castpd_ps(pairs);
+	add_eight(QUANT_LANES, type_has_min(type), &v, &four);
+	pairs = _mm256_castps_pd(four.all);
 	__m256d upper = _mm256_castpd128_pd256(_mm256_extractf128_pd(pairs, 1));
-	lanes[0] = _mm256_castpd_ps(_mm256_blend_pd(l[0], pairs, 1));
-	lanes[1] = _mm256_castpd_ps(_mm256_blend_pd(l[1], _mm256_permute_pd(pairs, 1), 1));
-	lanes[2] = _mm256_castpd_ps(_mm256_blend_pd(l[2], upper, 1));
-	lanes[3] = _mm256_castpd_ps(_mm256_blend_pd(l[3], _mm256_permute_pd(upper, 1), 1));
+	lanes[0].all = _mm256_castpd_ps(_mm256_blend_pd(l[0], pairs, 1));
+	lanes[1].all = _mm256_castpd_ps(_mm256_blend_pd(l[1], _mm256_permute_pd(pairs, 1), 1));
+	lanes[2].all = _mm256_castpd_ps(_mm256_blend_pd(l[2], upper, 1));
+	lanes[3].all = _mm256_castpd_ps(_mm256_blend_pd(l[3], _mm256_permute_pd(upper, 1), 1));
 }
 
-// dot_four_rows returns four outputs; the rows lie below safe_rows_end.
+// dot_four_rows returns four outputs over all lanes; the rows lie below safe_rows_end.
 INLINE __m128 dot_four_rows(enum dtype type, const uint8_t *p, size_t row_bytes, const struct token *k)
 {
 	const uint8_t *tail = p + (size_t)k->n_whole * block_bytes(type);
-	__m256 lanes[4];
+	struct lane_sums lanes[4];
 	for (uint32_t i = 0; i < 4; i++)
-		lanes[i] = dot_whole(type, p + i * row_bytes, k);
+		dot_whole(type, QUANT_LANES, p + i * row_bytes, k, &lanes[i]);
 	if (k->n_tail > 2) {
 		for (uint32_t i = 0; i < 4; i++)
-			lanes[i] = dot_tail(type, lanes[i], tail + i * row_bytes, k);
+			dot_tail(type, QUANT_LANES, tail + i * row_bytes, k, &lanes[i]);
 	} else if (k->n_tail > 0) {
 		dot_tail_pairs(type, lanes, tail, row_bytes, k);
 	}
-	return tree8x4(lanes);
+	const __m256 all[4] = {lanes[0].all, lanes[1].all, lanes[2].all, lanes[3].all};
+	return tree8x4(all);
 }
 
-INLINE float dot_row(enum dtype type, const uint8_t *p, const struct token *k)
+// dot_row fills the lanes of one row. safe: below safe_rows_end.
+INLINE void dot_row(enum dtype type, int32_t n_lanes, bool safe, const uint8_t *p, const struct token *k, struct lane_sums *lanes)
 {
 	const uint32_t bytes = block_bytes(type);
-	__m256 lanes = dot_whole(type, p, k);
-	if (k->n_tail > 0) {
-		uint8_t tail[QUANT_LANES * BLOCK_BYTES_MAX] = {0};
-		memcpy(tail, p + (size_t)k->n_whole * bytes, (size_t)k->n_tail * bytes);
-		lanes = dot_tail(type, lanes, tail, k);
+	const uint8_t *end = p + (size_t)k->n_whole * bytes;
+	uint8_t tail[QUANT_LANES * BLOCK_BYTES_MAX] = {0};
+	dot_whole(type, n_lanes, p, k, lanes);
+	if (k->n_tail == 0)
+		return;
+	if (!safe) {
+		memcpy(tail, end, (size_t)k->n_tail * bytes);
+		end = tail;
 	}
-	return tree8(lanes);
+	dot_tail(type, n_lanes, end, k, lanes);
 }
 
 // safe_rows_end returns the first row whose tail must not be read on as a whole group: that would leave the tensor.
@@ -207,31 +218,53 @@ static int32_t safe_rows_end(const struct weight *w, uint32_t bytes)
 	return rows >= (size_t)w->rows ? 0 : w->rows - (int32_t)rows;
 }
 
-INLINE void matmul_rows(enum dtype type, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y,
-	size_t y_stride)
+INLINE void matmul_rows(enum dtype type, int32_t n_lanes, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end,
+	const struct nodes_sink *to)
 {
 	const int32_t safe_end = safe_rows_end(w, block_bytes(type));
 	struct token tokens[ROWS_TOKENS_MAX];
+	struct lane_sums lanes;
 	for (int32_t t = 0; t < a->n; t++)
 		token_init(&tokens[t], a, t);
 	int32_t r = row_begin;
-	for (; r + 4 <= row_end && r + 3 < safe_end; r += 4) {
+	for (; n_lanes == QUANT_LANES && r + 4 <= row_end && r + 3 < safe_end; r += 4) {
 		for (int32_t t = 0; t < a->n; t++)
-			_mm_storeu_ps(y + (size_t)t * y_stride + r, dot_four_rows(type, weight_row(w, r), w->row_bytes, &tokens[t]));
+			_mm_storeu_ps(to->y + (size_t)t * to->token_stride + r, dot_four_rows(type, weight_row(w, r), w->row_bytes, &tokens[t]));
 	}
 	for (; r < row_end; r++) {
-		for (int32_t t = 0; t < a->n; t++)
-			y[(size_t)t * y_stride + (size_t)r] = dot_row(type, weight_row(w, r), &tokens[t]);
+		for (int32_t t = 0; t < a->n; t++) {
+			dot_row(type, n_lanes, n_lanes < QUANT_LANES && r < safe_end, weight_row(w, r), &tokens[t], &lanes);
+			store_nodes(n_lanes, to, t, r, &lanes);
+		}
 	}
 }
 
-void avx2_matmul_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+// matmul_quant is the whole of rule 5, each type with code of its own.
+INLINE void matmul_quant(int32_t n_lanes, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end,
+	const struct nodes_sink *to)
 {
 	switch (w->type) {
-	case DTYPE_Q4_0: matmul_rows(DTYPE_Q4_0, w, a, row_begin, row_end, y, y_stride); break;
-	case DTYPE_Q4_1: matmul_rows(DTYPE_Q4_1, w, a, row_begin, row_end, y, y_stride); break;
-	case DTYPE_Q5_0: matmul_rows(DTYPE_Q5_0, w, a, row_begin, row_end, y, y_stride); break;
-	case DTYPE_Q5_1: matmul_rows(DTYPE_Q5_1, w, a, row_begin, row_end, y, y_stride); break;
-	default: matmul_rows(DTYPE_Q8_0, w, a, row_begin, row_end, y, y_stride); break;
+	case DTYPE_Q4_0: matmul_rows(DTYPE_Q4_0, n_lanes, w, a, row_begin, row_end, to); break;
+	case DTYPE_Q4_1: matmul_rows(DTYPE_Q4_1, n_lanes, w, a, row_begin, row_end, to); break;
+	case DTYPE_Q5_0: matmul_rows(DTYPE_Q5_0, n_lanes, w, a, row_begin, row_end, to); break;
+	case DTYPE_Q5_1: matmul_rows(DTYPE_Q5_1, n_lanes, w, a, row_begin, row_end, to); break;
+	default: matmul_rows(DTYPE_Q8_0, n_lanes, w, a, row_begin, row_end, to); break;
 	}
+}
+
+NOINLINE void matmul_all(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	matmul_quant(QUANT_LANES, w, a, row_begin, row_end, to);
+}
+
+NOINLINE void matmul_some(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	const int32_t n_lanes = to->n_lanes;
+	ASSERT(n_lanes < QUANT_LANES);
+	matmul_quant(n_lanes, w, a, row_begin, row_end, to);
+}
+
+void avx2_matmul_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	(to->n_lanes == QUANT_LANES ? matmul_all : matmul_some)(w, a, row_begin, row_end, to);
 }

@@ -1,5 +1,6 @@
 // Rule 5, one row after the other; the plan is that of quant_rows_avx2.c, with two blocks of 32 at once. Blocks past the last whole group
 // are masked, not padded: nothing is read that is not there.
+#include "kernels/lane_sums.h"
 #include "kernels/simd_avx512.h"
 
 #define PAIRS (QUANT_LANES / 2)
@@ -55,7 +56,7 @@ struct token {
 };
 
 // dot_group adds eight blocks, the first n (1 to 8) of which are there, to the lanes; the others count as zero (rule 18).
-INLINE __m256 dot_group(enum dtype type, int n, __m256 lanes, const uint8_t *p, const struct token *k, int32_t b)
+INLINE void dot_group(enum dtype type, int32_t n_lanes, int n, struct lane_sums *lanes, const uint8_t *p, const struct token *k, int32_t b)
 {
 	const __m512i zero = _mm512_setzero_si512();
 	__m512i s[PAIRS];
@@ -78,54 +79,77 @@ INLINE __m256 dot_group(enum dtype type, int n, __m256 lanes, const uint8_t *p, 
 		sums = _mm256_sub_epi32(sums, _mm256_slli_epi32(qsum, offset_shift(type)));
 	__m256 dx = _mm256_maskz_loadu_ps(there, k->d + b);
 	const __m256i head = headers(type, n, p);
-	lanes = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), _mm256_mul_ps(_mm256_cvtph_ps(_mm256_cvtepi32_epi16(head)), dx), lanes);
-	if (!type_has_min(type))
-		return lanes;
-	__m256 m = _mm256_cvtph_ps(_mm256_cvtepi32_epi16(_mm256_srli_epi32(head, 16)));
-	return _mm256_fmadd_ps(_mm256_cvtepi32_ps(qsum), _mm256_mul_ps(m, dx), lanes);
+	struct eight_products v = {.f = _mm256_cvtepi32_ps(sums), .c = _mm256_mul_ps(_mm256_cvtph_ps(_mm256_cvtepi32_epi16(head)), dx)};
+	if (type_has_min(type)) {
+		v.g = _mm256_cvtepi32_ps(qsum);
+		v.e = _mm256_mul_ps(_mm256_cvtph_ps(_mm256_cvtepi32_epi16(_mm256_srli_epi32(head, 16))), dx);
+	}
+	add_eight(n_lanes, type_has_min(type), &v, lanes);
 }
 
-// dot_row returns the lanes of one row.
-INLINE __m256 dot_row(enum dtype type, const uint8_t *p, int32_t n_blocks, const struct token *k)
+// dot_row fills the lanes of one row.
+INLINE void dot_row(enum dtype type, int32_t n_lanes, const uint8_t *p, int32_t n_blocks, const struct token *k, struct lane_sums *lanes)
 {
 	const uint32_t bytes = block_bytes(type);
-	__m256 lanes = _mm256_setzero_ps();
 	int32_t b = 0;
+	lane_sums_init(n_lanes, lanes);
 	for (; b + QUANT_LANES <= n_blocks; b += QUANT_LANES, p += QUANT_LANES * bytes) {
 		prefetch_pages(p);
-		lanes = dot_group(type, QUANT_LANES, lanes, p, k, b);
+		dot_group(type, n_lanes, QUANT_LANES, lanes, p, k, b);
 	}
 	switch (n_blocks - b) {
-	case 7: return dot_group(type, 7, lanes, p, k, b);
-	case 6: return dot_group(type, 6, lanes, p, k, b);
-	case 5: return dot_group(type, 5, lanes, p, k, b);
-	case 4: return dot_group(type, 4, lanes, p, k, b);
-	case 3: return dot_group(type, 3, lanes, p, k, b);
-	case 2: return dot_group(type, 2, lanes, p, k, b);
-	case 1: return dot_group(type, 1, lanes, p, k, b);
-	default: return lanes;
+	case 7: dot_group(type, n_lanes, 7, lanes, p, k, b); break;
+	case 6: dot_group(type, n_lanes, 6, lanes, p, k, b); break;
+	case 5: dot_group(type, n_lanes, 5, lanes, p, k, b); break;
+	case 4: dot_group(type, n_lanes, 4, lanes, p, k, b); break;
+	case 3: dot_group(type, n_lanes, 3, lanes, p, k, b); break;
+	case 2: dot_group(type, n_lanes, 2, lanes, p, k, b); break;
+	case 1: dot_group(type, n_lanes, 1, lanes, p, k, b); break;
+	default: break;
 	}
 }
 
-INLINE void matmul_rows(enum dtype type, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y,
-	size_t y_stride)
+INLINE void matmul_rows(enum dtype type, int32_t n_lanes, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end,
+	const struct nodes_sink *to)
 {
 	struct token tokens[ROWS_TOKENS_MAX];
 	for (int32_t t = 0; t < a->n; t++)
 		tokens[t] = (struct token){.q = acts_q(a, t), .d = acts_d(a, t), .qsum = acts_qsum(a, t)};
 	for (int32_t r = row_begin; r < row_end; r++) {
-		for (int32_t t = 0; t < a->n; t++)
-			y[(size_t)t * y_stride + (size_t)r] = tree8(dot_row(type, weight_row(w, r), w->cols / BLOCK_LEN, &tokens[t]));
+		for (int32_t t = 0; t < a->n; t++) {
+			struct lane_sums lanes;
+			dot_row(type, n_lanes, weight_row(w, r), w->cols / BLOCK_LEN, &tokens[t], &lanes);
+			store_nodes(n_lanes, to, t, r, &lanes);
+		}
 	}
 }
 
-void avx512_matmul_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+// matmul_quant is the whole of rule 5, each type with code of its own.
+INLINE void matmul_quant(int32_t n_lanes, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end,
+	const struct nodes_sink *to)
 {
 	switch (w->type) {
-	case DTYPE_Q4_0: matmul_rows(DTYPE_Q4_0, w, a, row_begin, row_end, y, y_stride); break;
-	case DTYPE_Q4_1: matmul_rows(DTYPE_Q4_1, w, a, row_begin, row_end, y, y_stride); break;
-	case DTYPE_Q5_0: matmul_rows(DTYPE_Q5_0, w, a, row_begin, row_end, y, y_stride); break;
-	case DTYPE_Q5_1: matmul_rows(DTYPE_Q5_1, w, a, row_begin, row_end, y, y_stride); break;
-	default: matmul_rows(DTYPE_Q8_0, w, a, row_begin, row_end, y, y_stride); break;
+	case DTYPE_Q4_0: matmul_rows(DTYPE_Q4_0, n_lanes, w, a, row_begin, row_end, to); break;
+	case DTYPE_Q4_1: matmul_rows(DTYPE_Q4_1, n_lanes, w, a, row_begin, row_end, to); break;
+	case DTYPE_Q5_0: matmul_rows(DTYPE_Q5_0, n_lanes, w, a, row_begin, row_end, to); break;
+	case DTYPE_Q5_1: matmul_rows(DTYPE_Q5_1, n_lanes, w, a, row_begin, row_end, to); break;
+	default: matmul_rows(DTYPE_Q8_0, n_lanes, w, a, row_begin, row_end, to); break;
 	}
+}
+
+NOINLINE void matmul_all(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	matmul_quant(QUANT_LANES, w, a, row_begin, row_end, to);
+}
+
+NOINLINE void matmul_some(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	const int32_t n_lanes = to->n_lanes;
+	ASSERT(n_lanes < QUANT_LANES);
+	matmul_quant(n_lanes, w, a, row_begin, row_end, to);
+}
+
+void avx512_matmul_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	(to->n_lanes == QUANT_LANES ? matmul_all : matmul_some)(w, a, row_begin, row_end, to);
 }

@@ -69,14 +69,15 @@ INLINE void unpack_block(enum dtype type, const uint8_t *const rows[TILE_ROWS], 
 }
 
 // matmul_quant is the whole of rule 5, each type with code of its own.
-INLINE void matmul_quant(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+INLINE void matmul_quant(int32_t n_lanes, const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end,
+	const struct nodes_sink *to)
 {
 	switch (w->type) {
-	case DTYPE_Q4_0: matmul_tiles(DTYPE_Q4_0, w, a, row_begin, row_end, y, y_stride); break;
-	case DTYPE_Q4_1: matmul_tiles(DTYPE_Q4_1, w, a, row_begin, row_end, y, y_stride); break;
-	case DTYPE_Q5_0: matmul_tiles(DTYPE_Q5_0, w, a, row_begin, row_end, y, y_stride); break;
-	case DTYPE_Q5_1: matmul_tiles(DTYPE_Q5_1, w, a, row_begin, row_end, y, y_stride); break;
-	default: matmul_tiles(DTYPE_Q8_0, w, a, row_begin, row_end, y, y_stride); break;
+	case DTYPE_Q4_0: matmul_tiles(DTYPE_Q4_0, n_lanes, w, a, row_begin, row_end, to); break;
+	case DTYPE_Q4_1: matmul_tiles(DTYPE_Q4_1, n_lanes, w, a, row_begin, row_end, to); break;
+	case DTYPE_Q5_0: matmul_tiles(DTYPE_Q5_0, n_lanes, w, a, row_begin, row_end, to); break;
+	case DTYPE_Q5_1: matmul_tiles(DTYPE_Q5_1, n_lanes, w, a, row_begin, row_end, to); break;
+	default: matmul_tiles(DTYPE_Q8_0, n_lanes, w, a, row_begin, row_end, to); break;
 	}
 }
 

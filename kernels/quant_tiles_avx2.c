@@ -52,10 +52,11 @@ INLINE void block_dots(enum dtype type, int n, const __m256i *w, const int8_t *q
 	}
 }
 
-INLINE void micro(enum dtype type, int n, const struct tile *tile, int32_t n_blocks, const struct tokens *k, __m256 (*lanes)[MICRO])
+INLINE void micro(enum dtype type, int32_t n_lanes, int n, const struct tile *tile, int32_t n_blocks, const struct tokens *k,
+	__m256 (*lanes)[MICRO])
 {
 	const __m256i zero = _mm256_setzero_si256();
-	for (int32_t b = 0; b < n_blocks; b++) {
+	for (int32_t b = 0, l = 0; b < n_blocks; b++, l = next_lane(n_lanes, b, l)) {
 		__m256i s[MICRO] = {zero, zero, zero, zero};
 		block_dots(type, n, tile->w[b], k->q + (size_t)b * BLOCK_LEN, k->q_stride, s);
 		for (int t = 0; t < n; t++) {
@@ -65,16 +66,28 @@ INLINE void micro(enum dtype type, int n, const struct tile *tile, int32_t n_blo
 				s[t] = _mm256_sub_epi32(s[t], _mm256_slli_epi32(qsum, 3));
 			if (type == DTYPE_Q5_0)
 				s[t] = _mm256_sub_epi32(s[t], _mm256_slli_epi32(qsum, 4));
-			__m256 dx = _mm256_set1_ps(k->d[at]), lane = lanes[b % QUANT_LANES][t];
+			__m256 dx = _mm256_set1_ps(k->d[at]), lane = lanes[l][t];
 			lane = _mm256_fmadd_ps(_mm256_cvtepi32_ps(s[t]), _mm256_mul_ps(tile->d[b], dx), lane);
 			if (type_has_min(type))
 				lane = _mm256_fmadd_ps(_mm256_cvtepi32_ps(qsum), _mm256_mul_ps(tile->m[b], dx), lane);
-			lanes[b % QUANT_LANES][t] = lane;
+			lanes[l][t] = lane;
 		}
 	}
 }
 
-void avx2_matmul_tiles(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+NOINLINE void matmul_all(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
 {
-	matmul_quant(w, a, row_begin, row_end, y, y_stride);
+	matmul_quant(QUANT_LANES, w, a, row_begin, row_end, to);
+}
+
+NOINLINE void matmul_some(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	const int32_t n_lanes = to->n_lanes;
+	ASSERT(n_lanes < QUANT_LANES);
+	matmul_quant(n_lanes, w, a, row_begin, row_end, to);
+}
+
+void avx2_matmul_tiles(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	(to->n_lanes == QUANT_LANES ? matmul_all : matmul_some)(w, a, row_begin, row_end, to);
 }

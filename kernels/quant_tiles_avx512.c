@@ -62,22 +62,35 @@ INLINE void one_block(enum dtype type, int n, const struct tile *tile, int32_t b
 }
 
 // Lane by lane, so that each stays in registers.
-INLINE void micro(enum dtype type, int n, const struct tile *tile, int32_t n_blocks, const struct tokens *k, __m512 (*lanes)[MICRO])
+INLINE void micro(enum dtype type, int32_t n_lanes, int n, const struct tile *tile, int32_t n_blocks, const struct tokens *k,
+	__m512 (*lanes)[MICRO])
 {
 	struct starts start;
 	prepare(type, n, n_blocks, k, &start);
-	for (int32_t l = 0; l < QUANT_LANES && l < n_blocks; l++) {
+	for (int32_t l = 0; l < n_lanes && l < n_blocks; l++) {
 		__m512 lane[MICRO];
 		for (int t = 0; t < n; t++)
 			lane[t] = lanes[l][t];
-		for (int32_t b = l; b < n_blocks; b += QUANT_LANES)
+		for (int32_t b = l; b < n_blocks; b += n_lanes)
 			one_block(type, n, tile, b, k, &start, lane);
 		for (int t = 0; t < n; t++)
 			lanes[l][t] = lane[t];
 	}
 }
 
-void avx512_matmul_tiles(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride)
+NOINLINE void matmul_all(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
 {
-	matmul_quant(w, a, row_begin, row_end, y, y_stride);
+	matmul_quant(QUANT_LANES, w, a, row_begin, row_end, to);
+}
+
+NOINLINE void matmul_some(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	const int32_t n_lanes = to->n_lanes;
+	ASSERT(n_lanes < QUANT_LANES);
+	matmul_quant(n_lanes, w, a, row_begin, row_end, to);
+}
+
+void avx512_matmul_tiles(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to)
+{
+	(to->n_lanes == QUANT_LANES ? matmul_all : matmul_some)(w, a, row_begin, row_end, to);
 }

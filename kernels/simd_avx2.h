@@ -2,22 +2,25 @@
 #ifndef HEARTH_KERNELS_SIMD_AVX2_H
 #define HEARTH_KERNELS_SIMD_AVX2_H
 
+#include "base/assert.h"
 #include "kernels/kernels_impl.h"
 
 #include <immintrin.h>
 
 #define INLINE static inline __attribute__((always_inline))
+// What is compiled twice, for all lanes and for those of a mask, lies in two functions: in one gcc spoils the registers of both.
+#define NOINLINE static __attribute__((noinline))
 
 #define BLOCK_BYTES_MAX 34
 #define ROWS_TOKENS_MAX 2 // tokens avx2_matmul_rows takes: from three on, laying 8 rows across the lanes is faster
 
 // The entries of the table, each in the file that its noun names.
 void avx2_quantise(const struct acts *a, int32_t t);
-void avx2_matmul_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);
-void avx2_matmul_tiles(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);
-void avx2_matmul_k_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);
-void avx2_matmul_k_tiles(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);
-void avx2_matmul_float(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, float *y, size_t y_stride);
+void avx2_matmul_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to);
+void avx2_matmul_tiles(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to);
+void avx2_matmul_k_rows(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to);
+void avx2_matmul_k_tiles(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to);
+void avx2_matmul_float(const struct weight *w, const struct acts *a, int32_t row_begin, int32_t row_end, const struct nodes_sink *to);
 void avx2_rmsnorm(const float *x, const float *w, int32_t n, float eps, float *y);
 void avx2_swiglu(const float *gate, const float *up, int32_t n, float *y);
 void avx2_add(float *y, const float *x, int32_t n);
