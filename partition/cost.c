@@ -115,7 +115,7 @@ static enum err find_room(
 	if (out->accel < 0)
 		return errmsg_fail(em, ERR_RANGE, "%s: the output head of %.3f GB does not fit the accelerator's %.3f GB",
 			d->name, head / 1e9, (double)d->accel_bytes / 1e9);
-	double fits = out->accel / (layer + out->kv_layer);
+	double fits = out->accel > 0 ? out->accel / (layer + out->kv_layer) : 0; // a member's part may be nothing
 	*n_accel = fits < s->n_layers ? (int32_t)fits : s->n_layers;
 	double kv = (s->n_layers - *n_accel) * out->kv_layer;
 	out->weights = (double)d->cap_bytes - (double)d->reserved_bytes - (c->plan->head_on_accel ? 0 : head) - kv;

@@ -101,16 +101,16 @@ static void take_world(struct reader *r, struct world *w)
 static void take_split(struct reader *r, struct world *w)
 {
 	static const int32_t blocks[] = {1, 32, 256};
-	int32_t kv = take_small(r, 8) + 1;
+	int32_t kv = reader_u8(r) % 9 + 1;
 	w->want.allow_groups = true;
-	w->shape.split = (struct split_shape){.n_heads = kv * (take_small(r, 4) + 1),
+	w->shape.split = (struct split_shape){.n_heads = kv * (reader_u8(r) % 5 + 1),
 		.n_kv_heads = kv,
-		.head_dim = 32 * (take_small(r, 3) + 1),
-		.hidden_dim = 32 * (take_small(r, 40) + 1),
-		.ffn_dim = 256 * (take_small(r, 40) + 1),
-		.n_experts = reader_u8(r) & 1 ? take_small(r, 9) : 0,
-		.o_block = blocks[take_small(r, 2)],
-		.down_block = blocks[take_small(r, 2)]};
+		.head_dim = 32 * (reader_u8(r) % 4 + 1),
+		.hidden_dim = 32 * (reader_u8(r) % 41 + 1),
+		.ffn_dim = 256 * (reader_u8(r) % 41 + 1),
+		.n_experts = reader_u8(r) & 1 ? reader_u8(r) % 10 : 0,
+		.o_block = blocks[reader_u8(r) % 3],
+		.down_block = blocks[reader_u8(r) % 3]};
 	w->shape.n_experts_used = w->shape.split.n_experts > 0;
 }
 

@@ -77,6 +77,20 @@ static void the_slowest_member_decides(void **state)
 	assert_near(judge(&f).token_s, even + rest, 0.03);
 }
 
+static void a_member_may_hold_nothing(void **state)
+{
+	struct fixture f;
+	double z_s[GROUP_MEMBERS_MAX];
+	(void)state;
+	group_init(&f, 2, GROUP_GATHER, GROUP_DIRECT);
+	add_stage(&f, 0, 8, 0);
+	f.plan.groups[0].shares[1] = 0;
+	assert_near(judge(&f).token_s, 8 * (0.1 + exchanges_s(&f, 0, 1)) + start_s(&f, 0, 32768), 1e-9);
+	cost_members_s(&f.c, 0, z_s);
+	assert_near(z_s[0], 0.8, 1e-9);
+	assert_true(z_s[1] == 0);
+}
+
 static void parts_wait_for_each_other_at_every_exchange(void **state)
 {
 	struct fixture f;
@@ -274,6 +288,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_layer_takes_its_members_share_and_the_exchanges),
 		cmocka_unit_test(the_slowest_member_decides),
+		cmocka_unit_test(a_member_may_hold_nothing),
 		cmocka_unit_test(parts_wait_for_each_other_at_every_exchange),
 		cmocka_unit_test(a_group_has_room_for_what_no_member_holds),
 		cmocka_unit_test(groups_that_contradict_the_ring_are_refused),
