@@ -35,10 +35,11 @@ static enum err check_cpu(const struct cluster_device *d, struct errmsg *em)
 	enum err e = check_number(d->name, "cpu rate", d->cpu_rate, 1, CLUSTER_RATE_MAX, "bytes/s", em);
 	for (uint32_t id = 0; id <= DTYPE_ID_MAX && e == OK; id++) {
 		char what[40];
+		if (d->cpu_rate_of[id] == 0 || is_within(d->cpu_rate_of[id], 1, CLUSTER_RATE_MAX))
+			continue;
 		const struct dtype_info *type = dtype_find(id);
 		snprintf(what, sizeof what, "cpu rate of %s", type ? type->name : "an unknown type");
-		if (d->cpu_rate_of[id] != 0)
-			e = check_number(d->name, what, d->cpu_rate_of[id], 1, CLUSTER_RATE_MAX, "bytes/s", em);
+		e = check_number(d->name, what, d->cpu_rate_of[id], 1, CLUSTER_RATE_MAX, "bytes/s", em);
 	}
 	if (e == OK && d->cpu_flops != 0)
 		e = check_number(d->name, "cpu flops", d->cpu_flops, 1, CLUSTER_RATE_MAX, "FLOP/s", em);
@@ -122,6 +123,8 @@ enum err model_shape_check(const struct model_shape *s, struct errmsg *em)
 	enum err e = check_bytes("model", "a layer", s->layer_bytes, 1, em);
 	for (int32_t i = 0; s->bytes_of_layer && i < s->n_layers && e == OK; i++) {
 		char what[24];
+		if (s->bytes_of_layer[i] >= 1 && s->bytes_of_layer[i] <= s->layer_bytes)
+			continue;
 		snprintf(what, sizeof what, "layer %d", i);
 		e = check_bytes("model", what, s->bytes_of_layer[i], 1, em);
 		if (e == OK && s->bytes_of_layer[i] > s->layer_bytes)

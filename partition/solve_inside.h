@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#define SOLVE_KEPT 8    // candidates that are improved by moves
+#define SOLVE_KEPT 16   // candidates that are improved by moves: one or two of each k
 #define SOLVE_EQUAL 1e-12 // relative: values that differ less are a tie
 
 struct solve_seat {
@@ -124,6 +124,7 @@ double solve_visits_s(
 	const struct solver *s, int32_t n_rounds, enum solve_costs costs, int32_t seat, int32_t l, int32_t n_streamed);
 
 int32_t solve_streams_least(const struct solver *s, int32_t seat, int32_t l);
+int32_t solve_streams_most(const struct solver *s, int32_t seat, int32_t l);
 
 // solve_seats.c: solve_seats_find fills seats, their figures and hops; the others' fates say why they have none. solve_refuse says why there is
 // no plan at all. solve_fates says why devices are not in the plan.
@@ -155,6 +156,7 @@ bool solve_judge_plan(struct solver *s, const struct cost_plan *p, double cutoff
 bool solve_score_parts(struct solver *s, const struct cost_plan *p, struct solve_score *out);
 bool solve_is_possible(const struct solver *s, const struct cost_plan *p);
 bool solve_is_better(const struct solve_candidate *a, const struct solve_candidate *b);
+bool solve_is_same(const struct cost_plan *a, const struct cost_plan *b);
 // solve_keep judges a candidate and keeps it when it is one of the best.
 void solve_keep(struct solver *s, const struct cost_plan *p);
 

@@ -152,7 +152,7 @@ bool solve_is_better(const struct solve_candidate *a, const struct solve_candida
 	return compare_devices(&a->plan, &b->plan) < 0;
 }
 
-static bool is_same(const struct cost_plan *a, const struct cost_plan *b)
+bool solve_is_same(const struct cost_plan *a, const struct cost_plan *b)
 {
 	if (a->n_stages != b->n_stages || a->n_rounds != b->n_rounds || a->head_on_accel != b->head_on_accel)
 		return false;
@@ -168,7 +168,7 @@ void solve_keep(struct solver *s, const struct cost_plan *p)
 {
 	struct solve_candidate fresh = {.plan = *p};
 	for (int32_t i = 0; i < s->n_kept; i++)
-		if (is_same(&s->kept[i].plan, p))
+		if (solve_is_same(&s->kept[i].plan, p))
 			return;
 	double cutoff = s->n_kept == SOLVE_KEPT ? s->kept[SOLVE_KEPT - 1].score.value : INFINITY;
 	if (!solve_judge_plan(s, p, cutoff, &fresh.score))

@@ -4,7 +4,7 @@
 #define NEWTON_STEPS 4   // before it bisects
 #define STEPS_MAX 40
 #define T_ENOUGH 1e-7    // relative
-#define NEAR_ENOUGH 1.05 // plans that the closed form puts so near the best one may win before the judge
+#define NEAR_ENOUGH 1.10 // plans that the closed form puts so near the best one may win before the judge
 #define STREAM_STEPS 20
 #define PROMPT_STEPS 16
 #define PROMPT_STEP 0.9

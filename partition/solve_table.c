@@ -174,6 +174,12 @@ int32_t solve_streams_least(const struct solver *s, int32_t seat, int32_t l)
 	return s->w->params.policy == COST_LRU ? at->n_units : at->n_units - at->n_slots + 2;
 }
 
+int32_t solve_streams_most(const struct solver *s, int32_t seat, int32_t l)
+{
+	const struct solve_layout *at = layout_of(s, seat, l);
+	return at->n_units <= at->n_slots ? 0 : at->n_units;
+}
+
 int32_t solve_streams_lower(const struct solver *s, int32_t n_rounds, int32_t seat, int32_t l, int32_t n_streamed)
 {
 	const struct solve_layout *at = layout_of(s, seat, l);

@@ -1,12 +1,14 @@
 // The solver against brute force: every order of every subset, every cut, every number of streamed units, every k, on small random clusters,
-// judged by the exact judge. `test_solve_brute N [SEED]` does N instances and prints what it measured.
+// judged by the exact judge. `test_solve_brute N [SEED]` does N instances and prints what it measured:
+// bench/solve_brute_bench.sh.
 #include "partition/solve.h"
 
+#include "tests/support/instrumented.h"
 #include "tests/support/solve_world.h"
 
 #include <math.h>
 
-#define INSTANCES 300
+#define INSTANCES (IS_INSTRUMENTED ? 100 : 700)
 #define EQUAL 1e-9
 
 struct tally {
@@ -29,11 +31,13 @@ static void compare_one(struct world *w, int32_t number, bool loud, struct tally
 {
 	struct solve_result r;
 	struct cost_plan best;
+	struct cost_case c = {.cluster = &w->cluster, .shape = &w->shape, .plan = &r.plan, .params = w->want.params};
 	if (solve_world(w, &r, NULL) != OK) {
 		assert_true(brute_force(w, INFINITY, true, NULL) == INFINITY);
 		t->n_none++;
 		return;
 	}
+	assert_int_equal(cost_check(&c, NULL), OK);
 	double brute_s = brute_force(w, r.value * (1 - EQUAL), true, &best), worse = r.value / brute_s - 1;
 	bool is_equal = brute_s >= r.value * (1 - EQUAL);
 	t->n++;
@@ -48,7 +52,7 @@ static void compare_one(struct world *w, int32_t number, bool loud, struct tally
 	t->n_streaming += streams;
 	assert_true(r.bound <= brute_s * (1 + EQUAL));
 	assert_true(r.value == r.verdict.token_s);
-	assert_true(r.single < 0 || r.value <= r.single_s);
+	assert_true(r.single < 0 || r.value <= r.single_s * (1 + EQUAL)); // a tie is broken by other rules
 	double gap = brute_s / r.bound - 1;
 	t->worst_gap = gap > t->worst_gap ? gap : t->worst_gap;
 	t->gap_below += gap < 0.01;
@@ -85,7 +89,7 @@ static void it_equals_brute_force_on_small_clusters(void **state)
 	struct tally t = {0};
 	compare(1, INSTANCES, true, true, &t);
 	print_tally("equal layers", &t);
-	assert_true(t.n_equal >= INSTANCES - 1);
+	assert_true(t.n_equal >= INSTANCES * 0.998);
 	assert_true(t.worst < 0.1);
 	assert_true(t.n_rounds > INSTANCES / 5);
 	assert_true(t.n_dropping > INSTANCES / 3);

@@ -173,6 +173,24 @@ static inline void brute_streams(struct brute *b, int32_t stage)
 	s->n_streamed = COST_STREAM_LEAST;
 }
 
+// brute_is_possible is cost_check for a plan of a cluster that is known to be sound.
+static inline bool brute_is_possible(const struct brute *b, const struct cost_case *c)
+{
+	const struct cost_plan *p = &b->plan;
+	const struct cluster_device *head = &b->w->devices[p->head];
+	double t;
+	if (!p->head_on_accel && head->cap_bytes - head->reserved_bytes < b->w->shape.head_bytes)
+		return false;
+	for (int32_t i = 0; i < p->n_stages; i++) {
+		struct cost_layout l;
+		int32_t from = i > 0 ? p->stages[i - 1].device : p->head;
+		if (cost_layout_of(c, i, &l, NULL) != OK || !cluster_hop(&b->w->cluster, from, p->stages[i].device, 1, &t))
+			return false;
+	}
+	int32_t first = p->stages[0].device, last = p->stages[p->n_stages - 1].device;
+	return (p->n_rounds == 1 || cluster_hop(&b->w->cluster, last, first, 1, &t)) && cluster_hop(&b->w->cluster, last, p->head, 1, &t);
+}
+
 // brute_cut goes through every way to cut the layers.
 static inline void brute_cut(struct brute *b, int32_t stage, int32_t left)
 {
@@ -187,7 +205,7 @@ static inline void brute_cut(struct brute *b, int32_t stage, int32_t left)
 	struct cost_case c = {.cluster = &b->w->cluster, .shape = &b->w->shape, .plan = &b->plan, .params = b->w->want.params};
 	for (int32_t k = 1; k <= (b->plan.n_stages > 1 ? SOLVE_ROUNDS_MAX : 1); k++) {
 		b->plan.n_rounds = k;
-		if (cost_check(&c, NULL) == OK)
+		if (brute_is_possible(b, &c))
 			brute_streams(b, 0);
 	}
 }
