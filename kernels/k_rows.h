@@ -7,7 +7,7 @@
 #define HEARTH_KERNELS_K_ROWS_H
 
 #include "kernels/k_scales.h"
-#include "kernels/lane_sums.h"
+#include "kernels/row_lanes.h"
 
 // One token's activations.
 struct token {
@@ -18,7 +18,7 @@ struct token {
 
 // dot_group adds four super-blocks from block b on, which lie at p and the first n (1 to 4) of which are there, to the lanes; the others
 // count as zero (rule 18). The file that includes this defines it.
-INLINE void dot_group(enum dtype type, int32_t n_lanes, int32_t n, struct lane_sums *lanes, const uint8_t *p, const struct token *k, size_t b);
+INLINE void dot_group(enum dtype type, int32_t n_lanes, int32_t n, struct row_lanes *lanes, const uint8_t *p, const struct token *k, size_t b);
 
 // headers returns the words that hold the f16 scales of n super-blocks, 0 for those past n.
 INLINE __m128i headers(enum dtype type, int32_t n, const uint8_t *p)
@@ -29,11 +29,11 @@ INLINE __m128i headers(enum dtype type, int32_t n, const uint8_t *p)
 	return _mm_setr_epi32(h[0], h[1], h[2], h[3]);
 }
 
-INLINE void dot_row(enum dtype type, int32_t n_lanes, const uint8_t *p, int32_t n_blocks, const struct token *k, struct lane_sums *lanes)
+INLINE void dot_row(enum dtype type, int32_t n_lanes, const uint8_t *p, int32_t n_blocks, const struct token *k, struct row_lanes *lanes)
 {
 	const uint32_t bytes = block_bytes(type);
 	int32_t b = 0;
-	lane_sums_init(n_lanes, lanes);
+	row_lanes_init(n_lanes, lanes);
 	for (; b + SUPER_LANES <= n_blocks; b += SUPER_LANES, p += SUPER_LANES * bytes) {
 		prefetch_pages(p);
 		dot_group(type, n_lanes, SUPER_LANES, lanes, p, k, (size_t)b);
@@ -54,7 +54,7 @@ INLINE void matmul_rows(enum dtype type, int32_t n_lanes, const struct weight *w
 		tokens[t] = (struct token){.q = acts_q(a, t), .d = acts_d(a, t), .sum16 = acts_sum16(a, t), .sum32 = acts_sum32(a, t)};
 	for (int32_t r = row_begin; r < row_end; r++) {
 		for (int32_t t = 0; t < a->n; t++) {
-			struct lane_sums lanes;
+			struct row_lanes lanes;
 			dot_row(type, n_lanes, weight_row(w, r), w->cols / SUPER_LEN, &tokens[t], &lanes);
 			store_nodes(n_lanes, to, t, r, &lanes);
 		}

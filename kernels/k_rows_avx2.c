@@ -88,7 +88,7 @@ INLINE struct four_products join(enum dtype type, int32_t n, const struct parts 
 	return (struct four_products){.f = t, .c = ds};
 }
 
-INLINE void dot_group(enum dtype type, int32_t n_lanes, int32_t n, struct lane_sums *lanes, const uint8_t *p, const struct token *k, size_t b)
+INLINE void dot_group(enum dtype type, int32_t n_lanes, int32_t n, struct row_lanes *lanes, const uint8_t *p, const struct token *k, size_t b)
 {
 	struct parts part[SUPER_LANES];
 	for (size_t i = 0; i < SUPER_LANES; i++) {

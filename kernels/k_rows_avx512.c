@@ -107,7 +107,7 @@ INLINE __m128i min_sums(int n, const struct scales *scales, const int16_t *sum32
 	return _mm512_castsi512_si128(_mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), m));
 }
 
-INLINE void dot_group(enum dtype type, int32_t n_lanes, int32_t n, struct lane_sums *lanes, const uint8_t *p, const struct token *k, size_t b)
+INLINE void dot_group(enum dtype type, int32_t n_lanes, int32_t n, struct row_lanes *lanes, const uint8_t *p, const struct token *k, size_t b)
 {
 	struct scales scales;
 	unpack_scales(type, n, p, &scales);

@@ -2,7 +2,7 @@
 //
 // Eight neighbouring blocks give one vector of eight integer sums in lane order, so that a group costs one conversion, one
 // product of scales and one fma. What is past the last whole group is padded with zeros (rule 18).
-#include "kernels/lane_sums.h"
+#include "kernels/row_lanes.h"
 
 // block_sums returns 16 partial sums of one block's w * q, w without its offset. |each| <= 32,512.
 INLINE __m256i block_sums(enum dtype type, const uint8_t *p, const int8_t *q)
@@ -117,10 +117,10 @@ static void token_init(struct token *k, const struct acts *a, int32_t t)
 }
 
 // dot_whole fills the lanes of one row with its whole groups.
-INLINE void dot_whole(enum dtype type, int32_t n_lanes, const uint8_t *p, const struct token *k, struct lane_sums *lanes)
+INLINE void dot_whole(enum dtype type, int32_t n_lanes, const uint8_t *p, const struct token *k, struct row_lanes *lanes)
 {
 	const uint32_t bytes = block_bytes(type);
-	lane_sums_init(n_lanes, lanes);
+	row_lanes_init(n_lanes, lanes);
 	for (int32_t b = 0; b < k->n_whole; b += QUANT_LANES, p += QUANT_LANES * bytes) {
 		const int8_t *q = k->q + (size_t)b * BLOCK_LEN;
 		prefetch_pages(p);
@@ -133,7 +133,7 @@ INLINE void dot_whole(enum dtype type, int32_t n_lanes, const uint8_t *p, const 
 
 // dot_tail adds the last blocks of one row. At p a whole group may be read: what follows the row's end meets q = 0, and its scales
 // are masked, since they may be anything.
-INLINE void dot_tail(enum dtype type, int32_t n_lanes, const uint8_t *p, const struct token *k, struct lane_sums *lanes)
+INLINE void dot_tail(enum dtype type, int32_t n_lanes, const uint8_t *p, const struct token *k, struct row_lanes *lanes)
 {
 	const __m128i n = _mm_set1_epi32(k->n_tail);
 	struct four f = four_neighbours(type, p, k->tail_q);
@@ -157,14 +157,14 @@ INLINE struct four two_pairs(enum dtype type, const uint8_t *p, const uint8_t *p
 }
 
 // dot_tail_pairs adds a last block or two of four rows as one group, whose elements are lanes 0 and 1 of each row. May read on as dot_tail.
-INLINE void dot_tail_pairs(enum dtype type, struct lane_sums lanes[4], const uint8_t *p, size_t row_bytes, const struct token *k)
+INLINE void dot_tail_pairs(enum dtype type, struct row_lanes lanes[4], const uint8_t *p, size_t row_bytes, const struct token *k)
 {
 	struct four f = two_pairs(type, p, p + row_bytes, k), g = two_pairs(type, p + 2 * row_bytes, p + 3 * row_bytes, k);
 	const __m128i pick = _mm_cmpgt_epi32(_mm_set1_epi32(k->n_tail), _mm_setr_epi32(0, 1, 0, 1));
 	const struct eight_products v = join(type, join_halves(four_sums(type, f), four_sums(type, g)), _mm_and_si128(headers(f), pick),
 		_mm_and_si128(headers(g), pick), _mm256_loadu_ps(k->pair_d), load256(k->pair_qsum));
 	__m256d l[4], pairs;
-	struct lane_sums four;
+	struct row_lanes four;
 	for (int i = 0; i < 4; i++)
 		l[i] = _mm256_castps_pd(lanes[i].all);
 	pairs = _mm256_insertf128_pd(_mm256_unpacklo_pd(l[0], l[1]), _mm256_castpd256_pd128(_mm256_unpacklo_pd(l[2], l[3])), 1);
@@ -182,7 +182,7 @@ INLINE void dot_tail_pairs(enum dtype type, struct lane_sums lanes[4], const uin
 INLINE __m128 dot_four_rows(enum dtype type, const uint8_t *p, size_t row_bytes, const struct token *k)
 {
 	const uint8_t *tail = p + (size_t)k->n_whole * block_bytes(type);
-	struct lane_sums lanes[4];
+	struct row_lanes lanes[4];
 	for (uint32_t i = 0; i < 4; i++)
 		dot_whole(type, QUANT_LANES, p + i * row_bytes, k, &lanes[i]);
 	if (k->n_tail > 2) {
@@ -196,7 +196,7 @@ INLINE __m128 dot_four_rows(enum dtype type, const uint8_t *p, size_t row_bytes,
 }
 
 // dot_row fills the lanes of one row. safe: below safe_rows_end.
-INLINE void dot_row(enum dtype type, int32_t n_lanes, bool safe, const uint8_t *p, const struct token *k, struct lane_sums *lanes)
+INLINE void dot_row(enum dtype type, int32_t n_lanes, bool safe, const uint8_t *p, const struct token *k, struct row_lanes *lanes)
 {
 	const uint32_t bytes = block_bytes(type);
 	const uint8_t *end = p + (size_t)k->n_whole * bytes;
@@ -223,7 +223,7 @@ INLINE void matmul_rows(enum dtype type, int32_t n_lanes, const struct weight *w
 {
 	const int32_t safe_end = safe_rows_end(w, block_bytes(type));
 	struct token tokens[ROWS_TOKENS_MAX];
-	struct lane_sums lanes;
+	struct row_lanes lanes;
 	for (int32_t t = 0; t < a->n; t++)
 		token_init(&tokens[t], a, t);
 	int32_t r = row_begin;

@@ -1,6 +1,6 @@
 // Rule 5, one row after the other; the plan is that of quant_rows_avx2.c, with two blocks of 32 at once. Blocks past the last whole group
 // are masked, not padded: nothing is read that is not there.
-#include "kernels/lane_sums.h"
+#include "kernels/row_lanes.h"
 #include "kernels/simd_avx512.h"
 
 #define PAIRS (QUANT_LANES / 2)
@@ -56,7 +56,7 @@ struct token {
 };
 
 // dot_group adds eight blocks, the first n (1 to 8) of which are there, to the lanes; the others count as zero (rule 18).
-INLINE void dot_group(enum dtype type, int32_t n_lanes, int n, struct lane_sums *lanes, const uint8_t *p, const struct token *k, int32_t b)
+INLINE void dot_group(enum dtype type, int32_t n_lanes, int n, struct row_lanes *lanes, const uint8_t *p, const struct token *k, int32_t b)
 {
 	const __m512i zero = _mm512_setzero_si512();
 	__m512i s[PAIRS];
@@ -88,11 +88,11 @@ INLINE void dot_group(enum dtype type, int32_t n_lanes, int n, struct lane_sums 
 }
 
 // dot_row fills the lanes of one row.
-INLINE void dot_row(enum dtype type, int32_t n_lanes, const uint8_t *p, int32_t n_blocks, const struct token *k, struct lane_sums *lanes)
+INLINE void dot_row(enum dtype type, int32_t n_lanes, const uint8_t *p, int32_t n_blocks, const struct token *k, struct row_lanes *lanes)
 {
 	const uint32_t bytes = block_bytes(type);
 	int32_t b = 0;
-	lane_sums_init(n_lanes, lanes);
+	row_lanes_init(n_lanes, lanes);
 	for (; b + QUANT_LANES <= n_blocks; b += QUANT_LANES, p += QUANT_LANES * bytes) {
 		prefetch_pages(p);
 		dot_group(type, n_lanes, QUANT_LANES, lanes, p, k, b);
@@ -117,7 +117,7 @@ INLINE void matmul_rows(enum dtype type, int32_t n_lanes, const struct weight *w
 		tokens[t] = (struct token){.q = acts_q(a, t), .d = acts_d(a, t), .qsum = acts_qsum(a, t)};
 	for (int32_t r = row_begin; r < row_end; r++) {
 		for (int32_t t = 0; t < a->n; t++) {
-			struct lane_sums lanes;
+			struct row_lanes lanes;
 			dot_row(type, n_lanes, weight_row(w, r), w->cols / BLOCK_LEN, &tokens[t], &lanes);
 			store_nodes(n_lanes, to, t, r, &lanes);
 		}

@@ -4,14 +4,14 @@
 // A group always is as many neighbouring blocks as the rule has lanes. With all lanes each block of it meets one lane of a vector.
 // With fewer, n, block j of the packed row lies on lane j mod n, so a group is added in several steps: of n blocks where n divides the
 // group, else block by block. Where n_lanes is a constant only what it needs is compiled.
-#ifndef HEARTH_KERNELS_LANE_SUMS_H
-#define HEARTH_KERNELS_LANE_SUMS_H
+#ifndef HEARTH_KERNELS_ROW_LANES_H
+#define HEARTH_KERNELS_ROW_LANES_H
 
 #include "kernels/simd_avx2.h"
 
 #include "base/fmath.h"
 
-struct lane_sums {
+struct row_lanes {
 	__m256 all;             // 8 lanes
 	__m128 low;             // 4, 2 or 1, in its first elements; the others are never looked at
 	float few[QUANT_LANES]; // 3, 5, 6 or 7
@@ -28,7 +28,7 @@ struct eight_products {
 	__m256 f, c, g, e;
 };
 
-INLINE void lane_sums_init(int32_t n_lanes, struct lane_sums *s)
+INLINE void row_lanes_init(int32_t n_lanes, struct row_lanes *s)
 {
 	s->all = _mm256_setzero_ps();
 	s->low = _mm_setzero_ps();
@@ -38,7 +38,7 @@ INLINE void lane_sums_init(int32_t n_lanes, struct lane_sums *s)
 	s->at = 0;
 }
 
-INLINE void add_one_by_one(int32_t n_lanes, bool has_min, const struct four_products *p, struct lane_sums *s)
+INLINE void add_one_by_one(int32_t n_lanes, bool has_min, const struct four_products *p, struct row_lanes *s)
 {
 	float f[4], c[4], g[4], e[4];
 	_mm_storeu_ps(f, p->f);
@@ -62,7 +62,7 @@ INLINE __m128 turned(int32_t n_lanes, __m128 v)
 	return n_lanes == 2 ? _mm_movehl_ps(v, v) : _mm_permute_ps(v, _MM_SHUFFLE(0, 3, 2, 1));
 }
 
-INLINE void add_once(bool has_min, const struct four_products *p, struct lane_sums *s)
+INLINE void add_once(bool has_min, const struct four_products *p, struct row_lanes *s)
 {
 	s->low = _mm_fmadd_ps(p->f, p->c, s->low);
 	if (has_min)
@@ -70,7 +70,7 @@ INLINE void add_once(bool has_min, const struct four_products *p, struct lane_su
 }
 
 // add_four adds four blocks, the first of which lies on lane 0 unless they go one by one.
-INLINE void add_four(int32_t n_lanes, bool has_min, const struct four_products *p, struct lane_sums *s)
+INLINE void add_four(int32_t n_lanes, bool has_min, const struct four_products *p, struct row_lanes *s)
 {
 	if (n_lanes == 3 || n_lanes > 4) {
 		add_one_by_one(n_lanes, has_min, p, s);
@@ -92,7 +92,7 @@ INLINE void add_four(int32_t n_lanes, bool has_min, const struct four_products *
 }
 
 // add_eight adds eight blocks.
-INLINE void add_eight(int32_t n_lanes, bool has_min, const struct eight_products *p, struct lane_sums *s)
+INLINE void add_eight(int32_t n_lanes, bool has_min, const struct eight_products *p, struct row_lanes *s)
 {
 	if (n_lanes == QUANT_LANES) {
 		s->all = _mm256_fmadd_ps(p->f, p->c, s->all);
@@ -113,7 +113,7 @@ INLINE void add_eight(int32_t n_lanes, bool has_min, const struct eight_products
 }
 
 // store_nodes puts the nodes of one row where they belong.
-INLINE void store_nodes(int32_t n_lanes, const struct nodes_sink *to, int32_t t, int32_t row, struct lane_sums *s)
+INLINE void store_nodes(int32_t n_lanes, const struct nodes_sink *to, int32_t t, int32_t row, struct row_lanes *s)
 {
 	float *y = to->y + (size_t)t * to->token_stride + row;
 	if (n_lanes == QUANT_LANES) {
