@@ -335,6 +335,7 @@ struct coord_effect {
 		} store;
 		struct {
 			uint32_t id;
+			int32_t chain; // of one chain only the answer to the newest id is waited for
 			int32_t n;
 			const struct node_id *nodes; // (n) copied before the step's effects are done; current, too
 			const struct plan *current;  // NULL: there is none

@@ -80,6 +80,7 @@ void proposals_ask(struct coordinator *c, struct chain *ch, const struct candida
 	p->look_ns = c->now_ns + LOOK_NS;
 	struct coord_effect *f = coord_fx(fx, COORD_FX_PLAN);
 	f->u.plan.id = p->id;
+	f->u.plan.chain = ch->index;
 	f->u.plan.n = p->n;
 	f->u.plan.nodes = p->nodes;
 	f->u.plan.current = ch->plan_state == PLAN_READY ? &ch->plan : NULL;

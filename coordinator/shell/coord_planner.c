@@ -9,7 +9,7 @@
 
 // One question, and its answer.
 struct question {
-	struct question *next;
+	int32_t chain;
 	struct plan_solve ask;
 	struct arena scratch;
 	enum err err;
@@ -21,25 +21,29 @@ struct coord_planner {
 	struct coord_planner_params p;
 	struct model_bytes bytes;
 	struct model_shape shape;
-	struct question *waiting, **last; // the first of them is being solved when is_busy
-	bool is_busy, has_thread;
-	pthread_t thread; // when has_thread
+	struct question *waiting[CHAINS_MAX]; // the newest of each chain
+	struct question *busy; // whose answer comes next
+	bool has_thread;       // it is being solved
+	pthread_t thread;      // when has_thread
+	int32_t turn;          // the chain that comes next
 	struct loop_task done;
 };
 
 static void *solve_thread(void *ctx)
 {
 	struct coord_planner *pl = ctx;
-	struct question *q = pl->waiting; // stays the first until the loop hears of its end
+	struct question *q = pl->busy; // until the loop hears of its end
 	if (q->err == OK)
 		q->err = plan_solve_run(&q->ask, &q->scratch, &q->answer, &q->em);
 	loop_task_post(pl->p.loop, &pl->done);
 	return NULL;
 }
 
+// free_question takes NULL, too.
 static void free_question(struct question *q)
 {
-	arena_close(&q->scratch);
+	if (q != NULL)
+		arena_close(&q->scratch);
 	free(q);
 }
 
@@ -58,25 +62,30 @@ static void tell(struct coord_planner *pl, uint32_t id, enum err err, const char
 	pl->p.on_event(pl->p.ctx, &ev);
 }
 
-// drop_first takes the first question off the queue.
-static struct question *drop_first(struct coord_planner *pl)
+static struct question *take_next(struct coord_planner *pl)
 {
-	struct question *q = pl->waiting;
-	pl->waiting = q->next;
-	if (pl->waiting == NULL)
-		pl->last = &pl->waiting;
-	return q;
+	for (int32_t i = 0; i < CHAINS_MAX; i++) {
+		int32_t chain = (pl->turn + i) % CHAINS_MAX;
+		struct question *q = pl->waiting[chain];
+		if (q == NULL)
+			continue;
+		pl->waiting[chain] = NULL;
+		pl->turn = (chain + 1) % CHAINS_MAX;
+		return q;
+	}
+	return NULL;
 }
 
 static void start_next(struct coord_planner *pl)
 {
-	if (pl->waiting == NULL || pl->is_busy)
+	struct question *q = pl->busy == NULL ? take_next(pl) : NULL;
+	if (q == NULL)
 		return;
-	pl->is_busy = true;
+	pl->busy = q;
 	pl->has_thread = thread_start(&pl->thread, solve_thread, pl);
 	if (pl->has_thread)
 		return;
-	pl->waiting->err = errmsg_fail(&pl->waiting->em, ERR_LIMIT, "the system gives no thread for the planner");
+	q->err = errmsg_fail(&q->em, ERR_LIMIT, "the system gives no thread for the planner");
 	loop_task_post(pl->p.loop, &pl->done);
 }
 
@@ -84,14 +93,15 @@ static void end_thread(struct coord_planner *pl)
 {
 	if (pl->has_thread)
 		pthread_join(pl->thread, NULL);
-	pl->has_thread = pl->is_busy = false;
+	pl->has_thread = false;
 }
 
 static void on_done(void *ctx)
 {
 	struct coord_planner *pl = ctx;
+	struct question *q = pl->busy;
 	end_thread(pl);
-	struct question *q = drop_first(pl);
+	pl->busy = NULL;
 	tell(pl, q->ask.id, q->err, q->err != OK ? q->em.text : q->answer.words, &q->answer);
 	free_question(q);
 	start_next(pl);
@@ -103,13 +113,14 @@ void coord_planner_ask(struct coord_planner *pl, const struct coord_effect *f)
 	struct question *q = calloc(1, sizeof *q);
 	if (q == NULL)
 		abort(); // a few hundred KiB: nothing works any more
+	q->chain = f->u.plan.chain;
 	q->err = plan_solve_begin(pl->p.core, f, &pl->shape, &q->ask, &q->em);
 	q->ask.id = f->u.plan.id;
 	size_t bytes = q->err == OK ? plan_solve_scratch_bytes(&q->ask) : 0;
 	if (bytes > 0 && arena_open(bytes, &q->scratch) != OK)
 		q->err = errmsg_fail(&q->em, ERR_NOMEM, "no memory for the planner (%zu MiB)", bytes >> 20);
-	*pl->last = q;
-	pl->last = &q->next;
+	free_question(pl->waiting[q->chain]); // members make a chain ask whenever they come and go
+	pl->waiting[q->chain] = q;
 	start_next(pl);
 }
 
@@ -129,7 +140,6 @@ enum err coord_planner_open(const struct coord_planner_params *p, struct coord_p
 	if (pl == NULL)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for the planner");
 	pl->p = *p;
-	pl->last = &pl->waiting;
 	loop_task_init(&pl->done, on_done, pl);
 	enum err e = read_shape(pl, em);
 	if (e != OK) {
@@ -146,7 +156,8 @@ void coord_planner_close(struct coord_planner *pl)
 		return;
 	end_thread(pl); // seconds at most
 	loop_task_cancel(pl->p.loop, &pl->done);
-	while (pl->waiting != NULL)
-		free_question(drop_first(pl));
+	free_question(pl->busy);
+	for (int32_t i = 0; i < CHAINS_MAX; i++)
+		free_question(pl->waiting[i]);
 	free(pl);
 }
