@@ -20,6 +20,9 @@ struct plan_solve {
 // plan_solve_begin copies. The shape is borrowed until the plan is there. ERR_STATE: this machine has told no figures; ERR_LIMIT: too many members.
 MUST_USE enum err plan_solve_begin(const struct coordinator *c, const struct coord_effect *f, const struct model_shape *shape, struct plan_solve *out,
 	struct errmsg *em);
+// plan_solve_is_news tells whether a later question, about the same model, may have another answer: somebody came, left or may hold something else, the
+// current plan is another, or a figure has moved by more than such figures do by themselves.
+bool plan_solve_is_news(const struct plan_solve *before, const struct plan_solve *now);
 // plan_solve_scratch_bytes returns what the arena of plan_solve_run must hold.
 size_t plan_solve_scratch_bytes(const struct plan_solve *s);
 // plan_solve_run: errors are those of the solver (partition/solve.h).

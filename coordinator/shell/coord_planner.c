@@ -22,10 +22,11 @@ struct coord_planner {
 	struct model_bytes bytes;
 	struct model_shape shape;
 	struct question *waiting[CHAINS_MAX]; // the newest of each chain
-	struct question *busy; // whose answer comes next
-	bool has_thread;       // it is being solved
-	pthread_t thread;      // when has_thread
-	int32_t turn;          // the chain that comes next
+	struct question *solved[CHAINS_MAX];  // the last of each chain that the solver had an answer to
+	struct question *busy;                // whose answer comes next
+	bool has_thread;                      // it is being solved
+	pthread_t thread;                     // when has_thread
+	int32_t turn;                         // the chain that comes next
 	struct loop_task done;
 };
 
@@ -81,11 +82,16 @@ static void start_next(struct coord_planner *pl)
 	struct question *q = pl->busy == NULL ? take_next(pl) : NULL;
 	if (q == NULL)
 		return;
+	const struct question *before = pl->solved[q->chain];
 	pl->busy = q;
-	pl->has_thread = thread_start(&pl->thread, solve_thread, pl);
-	if (pl->has_thread)
-		return;
-	q->err = errmsg_fail(&q->em, ERR_LIMIT, "the system gives no thread for the planner");
+	if (q->err == OK && before != NULL && !plan_solve_is_news(&before->ask, &q->ask)) {
+		q->answer = before->answer; // solving takes up to a second of a processor
+	} else {
+		pl->has_thread = thread_start(&pl->thread, solve_thread, pl);
+		if (pl->has_thread)
+			return;
+		q->err = errmsg_fail(&q->em, ERR_LIMIT, "the system gives no thread for the planner");
+	}
 	loop_task_post(pl->p.loop, &pl->done);
 }
 
@@ -96,14 +102,27 @@ static void end_thread(struct coord_planner *pl)
 	pl->has_thread = false;
 }
 
+// keep remembers what was solved: figures that creep are news once they have gone far enough from those that it was solved with.
+static void keep(struct coord_planner *pl, struct question *q)
+{
+	arena_close(&q->scratch);
+	free_question(pl->solved[q->chain]);
+	pl->solved[q->chain] = q;
+}
+
 static void on_done(void *ctx)
 {
 	struct coord_planner *pl = ctx;
 	struct question *q = pl->busy;
+	bool was_solved = pl->has_thread;
 	end_thread(pl);
 	pl->busy = NULL;
+	was_solved = was_solved && q->err == OK;
+	if (was_solved)
+		keep(pl, q);
 	tell(pl, q->ask.id, q->err, q->err != OK ? q->em.text : q->answer.words, &q->answer);
-	free_question(q);
+	if (!was_solved)
+		free_question(q);
 	start_next(pl);
 }
 
@@ -157,7 +176,9 @@ void coord_planner_close(struct coord_planner *pl)
 	end_thread(pl); // seconds at most
 	loop_task_cancel(pl->p.loop, &pl->done);
 	free_question(pl->busy);
-	for (int32_t i = 0; i < CHAINS_MAX; i++)
+	for (int32_t i = 0; i < CHAINS_MAX; i++) {
 		free_question(pl->waiting[i]);
+		free_question(pl->solved[i]);
+	}
 	free(pl);
 }

@@ -1,5 +1,6 @@
 // The solver for the coordinator's host: COORD_FX_PLAN is solved on a thread of its own, which lives as long as one plan takes; PLANNED comes
 // back from the loop. One plan at a time; what is asked meanwhile waits, of each chain the newest question only: one that it overtakes is never answered.
+// A question that is no news (plan_solve_is_news) has the answer that its chain had before.
 //
 // Thread rule: the loop's thread.
 #ifndef HEARTH_COORDINATOR_SHELL_COORD_PLANNER_H

@@ -11,6 +11,7 @@ struct world {
 	struct host h;
 	struct coord_planner *planner;
 	uint32_t told[8];
+	double token_s[8]; // 0: no plan
 	size_t n_told;
 };
 
@@ -19,6 +20,7 @@ static void on_event(void *ctx, struct coord_event *ev)
 	struct world *w = ctx;
 	assert_int_equal(ev->type, COORD_EV_PLANNED);
 	assert_true(w->n_told < ARRAY_LEN(w->told));
+	w->token_s[w->n_told] = ev->u.planned.err == OK ? ev->u.planned.token_s : 0;
 	w->told[w->n_told++] = ev->u.planned.id;
 }
 
@@ -76,10 +78,43 @@ static void of_a_chain_only_the_newest_question_waits(void **state)
 	assert_int_equal(w->told[1], 2);
 }
 
+static bool is_answered(void *ctx)
+{
+	return ((const struct world *)ctx)->n_told > 0;
+}
+
+// token_s_with tells figures of member 1 and returns the time of a token with them.
+static double token_s_with(struct world *w, int32_t chain, uint64_t decode_bps)
+{
+	const uint64_t gb = 1000000000;
+	struct msg m = {.type = MSG_PROFILE, .u.profile = {.n_threads = 1, .n_cpus = 1, .memory_bytes = 16 * gb, .available_bytes = 8 * gb, .cap_bytes = 8 * gb,
+		.reserved_bytes = gb / 10, .n_rates = 1, .rates = {{DTYPE_Q4_K, decode_bps, 100 * gb}}}};
+	message(&w->h, w->h.control[1], &m);
+	w->n_told = 0;
+	ask(w, 7, chain);
+	assert_true(loop_run_until(&w->loop, is_answered, w, loop_clock_ns() + 60 * S));
+	assert_true(w->token_s[0] > 0);
+	return w->token_s[0];
+}
+
+static void figures_that_hardly_moved_have_the_answer_they_had(void **state)
+{
+	struct world *w = *state;
+	const uint64_t gb = 1000000000;
+	arrive(&w->h, 1);
+	double first = token_s_with(w, 0, 10 * gb);
+	assert_true(token_s_with(w, 0, 10 * gb + gb / 5) == first);
+	assert_true(token_s_with(w, 1, 10 * gb + gb / 5) < first); // another chain has not asked before
+	double then = token_s_with(w, 0, 10 * gb + gb / 2);
+	assert_true(then < first);
+	assert_true(token_s_with(w, 0, 10 * gb + gb / 2 + gb / 10) == then);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(of_a_chain_only_the_newest_question_waits, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(figures_that_hardly_moved_have_the_answer_they_had, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
