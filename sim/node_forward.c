@@ -1,6 +1,6 @@
 // The engine of a simulated node: what a FORWARD does and how long it takes, alone or as one of a group.
 //
-// Of a group each stretch between two exchanges is a quarter of this member's part of a layer. The exchanges themselves are frames, which the
+// Of a group each stretch between two exchanges is a quarter of this member's part of a layer, whatever the mode. The exchanges themselves are frames, which the
 // simulated network carries like any others.
 #include "sim/world_state.h"
 
@@ -116,7 +116,7 @@ static uint64_t parts_digest(struct sim_node *n)
 {
 	uint64_t d = 0;
 	for (int32_t i = 0; i < n->n_members; i++)
-		d = i == n->member ? d : sim_mix_bytes(d, sim_node_part(n, node_part_buf(i, n->forward.which)), n->forward.bytes[i]);
+		d = i == n->member ? d : sim_mix_bytes(d, sim_node_part(n, node_part_buf(i, n->forward.which)), n->forward.exchange.bytes[i]);
 	return d;
 }
 
@@ -147,15 +147,15 @@ static bool next_exchange(struct sim_world *w, struct sim_node *n, struct sim_ro
 	const uint8_t *parts[GROUP_MEMBERS_MAX];
 	uint8_t *own = sim_node_part(n, node_part_buf(n->member, 0));
 	if (j->which < 0) {
-		bool waits = sim_engine_begin(n->engine, j->layer_begin, j->layer_end, rows, j->n, own, j->bytes);
+		bool waits = sim_engine_begin(n->engine, j->layer_begin, j->layer_end, rows, j->n, own, &j->exchange);
 		*was_cut = !waits;
 		return waits;
 	}
 	if (parts_digest(n) != j->parts_digest)
 		sim_world_fail(w, "node %d: a contribution changed while the engine worked on it", n->machine);
 	for (int32_t i = 0; i < n->n_members; i++)
-		parts[i] = sim_node_part(n, node_part_buf(i, i == n->member ? 0 : j->which));
-	return sim_engine_continue(n->engine, j->layer_begin, parts, own, j->bytes);
+		parts[i] = i == n->member ? own + j->exchange.own_at : sim_node_part(n, node_part_buf(i, j->which));
+	return sim_engine_continue(n->engine, j->layer_begin, parts, own, &j->exchange);
 }
 
 // ---- done
@@ -165,8 +165,8 @@ static void tell_exchange(struct sim_world *w, struct sim_node *n)
 	struct node_event ev = {.type = NODE_EV_EXCHANGE};
 	n->forward.is_waiting = true;
 	ev.u.exchange.id = n->forward.id;
-	ev.u.exchange.bytes = n->forward.bytes;
-	ev.u.exchange.to = NULL;
+	ev.u.exchange.bytes = n->forward.exchange.bytes;
+	ev.u.exchange.to = n->forward.exchange.to;
 	ev.u.exchange.failed = 0;
 	sim_node_step(w, n, &ev);
 }

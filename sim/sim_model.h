@@ -77,11 +77,19 @@ struct sim_rows {
 // sim_engine_forward runs layers [begin, end), which lie in one of the engine's spans.
 void sim_engine_forward(struct sim_engine *e, int32_t layer_begin, int32_t layer_end, struct sim_rows *items, int32_t n);
 
-// Of a group. sim_engine_begin computes as far as the first exchange: its contribution is in `own`, and bytes[] tells what each member's takes, at most
-// sim_engine_part_bytes. false: an item has an error, and nothing is computed. sim_engine_continue takes everybody's contributions, its own
-// too; false: the forward is over, and the items are computed. One that is never continued has computed no position.
-bool sim_engine_begin(struct sim_engine *e, int32_t layer_begin, int32_t layer_end, struct sim_rows *items, int32_t n, uint8_t *own, uint32_t *bytes);
-bool sim_engine_continue(struct sim_engine *e, int32_t layer_begin, const uint8_t *const *parts, uint8_t *own, uint32_t *bytes);
+// What an exchange of a group takes.
+struct sim_exchange {
+	uint32_t bytes[GROUP_MEMBERS_MAX];       // what each contributes to this member
+	struct split_sent to[GROUP_MEMBERS_MAX]; // what of its own buffer is for whom
+	uint32_t own_at;                         // and where in that its contribution to itself is
+};
+
+// Of a group. sim_engine_begin computes as far as the first exchange: its contribution is in `own`, of sim_engine_part_bytes at most. false: an item has
+// an error, and nothing is computed. sim_engine_continue takes everybody's contributions, its own too; false: the forward is over, and the
+// items are computed. One that is never continued has computed no position.
+bool sim_engine_begin(struct sim_engine *e, int32_t layer_begin, int32_t layer_end, struct sim_rows *items, int32_t n, uint8_t *own,
+	struct sim_exchange *out);
+bool sim_engine_continue(struct sim_engine *e, int32_t layer_begin, const uint8_t *const *parts, uint8_t *own, struct sim_exchange *out);
 size_t sim_engine_part_bytes(const struct sim_model *m);
 
 // The head's.

@@ -173,6 +173,7 @@ static void draw_groups(struct trial *t)
 	for (int32_t i = 0; i < c->n_chains; i++)
 		t->r->n_groups += group(t, &r, i, &n_used);
 	c->model.is_shared = t->r->n_groups > 0;
+	c->group_mode = (enum split_mode)rng_below(&r, N_SPLIT_MODES);
 }
 
 // draw_fetchers: in a third of the worlds some machines have no model file. A seed of its own, so that the other draws stay what they are.

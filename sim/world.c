@@ -273,6 +273,7 @@ static void init_head(struct sim_world *w)
 	k->limits.nodes_max = c->n_machines > SIM_MACHINES_MAX ? c->n_machines - 1 : 0;
 	k->limits.sessions_max = c->sessions_max;
 	k->placement = c->placement;
+	k->group_mode = c->group_mode;
 	k->has_local_node = c->has_local_node;
 	snprintf(k->local_name, sizeof k->local_name, "%s", w->machines[0].name);
 	k->n_stop_ids = c->has_stop;

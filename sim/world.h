@@ -120,6 +120,7 @@ struct sim_config {
 	int32_t sessions_max;    // of the coordinator; 0: its default
 	int32_t n_chains;        // 0: one
 	const struct placed_chain *placement; // (n_chains) by machines' names, borrowed; NULL: the coordinator deals
+	enum split_mode group_mode;           // of its groups
 	bool has_stop;           // token 0 ends an answer
 	int64_t session_wait_ns; // 0: the program's default
 	int64_t stall_ns;        // of coordinator_config; 0: the program's default

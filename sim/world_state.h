@@ -104,7 +104,7 @@ struct sim_node_job {
 	uint64_t digests[NODE_ITEMS_MAX]; // of the buffers when the engine took them
 	uint64_t epoch;                   // of the plan under which it began
 	uint64_t parts_digest;            // of the contributions that it reads
-	uint32_t bytes[GROUP_MEMBERS_MAX];
+	struct sim_exchange exchange;     // of a group: the one that it waits in
 };
 
 // A write or a read of kept states under way, and one row on disk.

@@ -35,6 +35,10 @@ BUGS = {
         "node/node_group.c",
         "	if (p.epoch.v != n->plan.epoch.v || n->group.is_cut)\n",
         "	if (n->group.is_cut)\n"),
+    "a member of a group sends everybody what is for the first": (
+        "node/node_group.c",
+        "		f.off = g->to[dst].at + at;\n",
+        "		f.off = g->to[0].at + at;\n"),
     "a lost link between members is told to nobody": (
         "node/node_links.c",
         "	} else if (is_plan_peer(n, gone.peer)) {\n",
