@@ -412,6 +412,7 @@ void sim_world_close(struct sim_world *w)
 	for (int32_t i = 0; i < w->n_nodes; i++) {
 		sim_engine_close(w->nodes[i].engine);
 		free(w->nodes[i].bufs);
+		free(w->nodes[i].parts);
 		sim_kept_stop(&w->nodes[i]);
 		free(w->nodes[i].kept_disk.fetched);
 		free(w->nodes[i].core);
