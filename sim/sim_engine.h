@@ -8,12 +8,12 @@
 
 // A forward of a group's member, from exchange to exchange.
 struct sim_turn {
-	enum chain_kind kind; // of the exchange that it is at
-	int32_t layer, layer_end;
+	int32_t layer, half, layer_end; // where it is
+	bool at_rows;                   // the exchange is of rows, else of columns or of nodes
 	int32_t n_items, n_tokens;
 	struct sim_rows items[NODES_MAX];
 	uint64_t h[CHUNK_TOKENS_MAX]; // states of all tokens, item after item
-	uint64_t down[CHUNK_TOKENS_MAX][CHAIN_UNITS]; // rows of down that are complete
+	uint64_t rows[CHUNK_TOKENS_MAX][CHAIN_UNITS]; // sums that are complete
 };
 
 struct sim_engine {

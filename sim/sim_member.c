@@ -11,38 +11,45 @@ size_t sim_engine_part_bytes(const struct sim_model *m)
 
 // ---- who has what
 
-// gated_of returns the gated columns of a member. Where they are dealt along lanes, each belongs to one.
-static struct split_range gated_of(const struct sim_engine *e, int32_t member)
+// has_nodes: this exchange is of nodes, and each member gets those of its own rows.
+static bool has_nodes(const struct sim_engine *e)
+{
+	return !e->turn->at_rows && (e->turn->half == 0 ? split_has_o_lanes : split_has_lanes)(e->split.mode);
+}
+
+static bool owns_column(const struct sim_engine *e, int32_t member, int32_t unit)
 {
 	const struct split_part *p = &e->split.parts[member];
+	if (e->turn->half == 0)
+		return split_owns_head(&chain_shape, e->split.mode, p, unit);
+	if (split_has_lanes(e->split.mode))
+		return (split_mask(p->lanes, CHAIN_LANES) >> unit & 1) != 0;
+	return unit >= p->ffn.begin && unit < p->ffn.end;
+}
+
+static struct split_range columns_of(const struct sim_engine *e, int32_t member)
+{
 	struct split_range r = {0, 0};
-	if (!split_has_lanes(e->split.mode))
-		return p->ffn;
-	while (r.begin < CHAIN_UNITS && r.begin * SPLIT_LANES / CHAIN_UNITS < p->lanes.begin)
+	while (r.begin < CHAIN_UNITS && !owns_column(e, member, r.begin))
 		r.begin++;
-	for (r.end = r.begin; r.end < CHAIN_UNITS && r.end * SPLIT_LANES / CHAIN_UNITS < p->lanes.end;)
+	for (r.end = r.begin; r.end < CHAIN_UNITS && owns_column(e, member, r.end);)
 		r.end++;
 	return r;
 }
 
-// rows_of returns the rows of down whose sums a member completes.
+// rows_of returns the rows whose sums a member completes.
 static struct split_range rows_of(const struct sim_engine *e, int32_t member)
 {
-	return e->split.mode == SPLIT_MIXED ? (struct split_range){0, CHAIN_UNITS} : e->split.parts[member].down_rows;
+	const struct split_part *p = &e->split.parts[member];
+	if (has_nodes(e))
+		return split_sums(&chain_shape, &e->split, member, e->turn->half == 0);
+	return e->turn->half == 0 ? p->o_rows : p->down_rows;
 }
 
-// has_nodes: this exchange is of nodes, and each member gets those of its own rows.
-static bool has_nodes(const struct sim_engine *e)
-{
-	return e->turn->kind == CHAIN_GATED && split_has_lanes(e->split.mode);
-}
-
+// pieces_of returns which columns or rows a member sends.
 static struct split_range pieces_of(const struct sim_engine *e, int32_t member)
 {
-	const struct split_part *p = &e->split.parts[member];
-	const struct split_range of[] = {
-		[CHAIN_ATTENDED] = p->heads, [CHAIN_O] = p->o_rows, [CHAIN_GATED] = gated_of(e, member), [CHAIN_DOWN] = p->down_rows};
-	return of[e->turn->kind];
+	return e->turn->at_rows ? rows_of(e, member) : columns_of(e, member);
 }
 
 // n_values counts what a member sends another one for one token.
@@ -64,12 +71,12 @@ static uint64_t piece_of(struct sim_engine *e, const struct sim_rows *it, int32_
 {
 	const struct sim_turn *t = e->turn;
 	int32_t pos = it->pos + token;
-	if (t->kind == CHAIN_DOWN)
-		return t->down[at][unit];
-	if (t->kind != CHAIN_ATTENDED)
-		return chain_piece(t->h[at], t->layer, t->kind, unit, 0);
+	if (t->at_rows)
+		return t->rows[at][unit];
+	if (t->half > 0)
+		return chain_column(t->h[at], t->layer, t->half, unit, 0);
 	uint64_t before = pos > 0 ? kv_at(e, it->slot, t->layer, pos - 1)[unit] : CHAIN_START;
-	return kv_at(e, it->slot, t->layer, pos)[unit] = chain_piece(t->h[at], t->layer, CHAIN_ATTENDED, unit, before);
+	return kv_at(e, it->slot, t->layer, pos)[unit] = chain_column(t->h[at], t->layer, 0, unit, before);
 }
 
 // fill writes what one member gets, token after token. Returns where it ends.
@@ -93,7 +100,7 @@ static uint8_t *fill(struct sim_engine *e, int32_t to, uint8_t *out)
 // contribute fills this member's part of the exchange that comes next, and tells what everybody's takes.
 static void contribute(struct sim_engine *e, uint8_t *own, struct sim_exchange *out)
 {
-	bool differs = has_nodes(e) && e->split.mode != SPLIT_MIXED;
+	bool differs = has_nodes(e) && !split_completes_all(e->split.mode);
 	uint8_t *begin = own, *end = own;
 	for (int32_t i = 0; i < e->split.n_members; i++) {
 		out->bytes[i] = (uint32_t)(e->turn->n_tokens * n_values(e, i, e->member) * CHAIN_ROW);
@@ -108,80 +115,68 @@ static void contribute(struct sim_engine *e, uint8_t *own, struct sim_exchange *
 
 // ---- in
 
-// join_nodes completes the sums of this member's rows.
-static void join_nodes(struct sim_engine *e, const uint8_t *const *parts)
+// join_row completes a row's sum of everybody's columns, or of the nodes of this row.
+static uint64_t join_row(struct sim_engine *e, const uint8_t *const *parts, int32_t at, int32_t row)
 {
-	struct sim_turn *t = e->turn;
+	uint64_t sum = e->turn->h[at];
 	struct split_range rows = rows_of(e, e->member);
-	int32_t n_rows = split_len(rows);
-	for (int32_t at = 0; at < t->n_tokens; at++) {
-		for (int32_t r = 0; r < n_rows; r++) {
-			uint64_t sum = t->h[at];
-			for (int32_t i = 0; i < e->split.n_members; i++) {
-				int32_t n = split_len(pieces_of(e, i));
-				for (int32_t u = 0; u < n; u++)
-					sum = chain_join(sum, load_u64(parts[i] + CHAIN_ROW * ((at * n + u) * n_rows + r)));
-			}
-			t->down[at][rows.begin + r] = sum;
+	bool is_nodes = has_nodes(e);
+	for (int32_t i = 0; i < e->split.n_members; i++) {
+		int32_t n = split_len(pieces_of(e, i)), n_rows = split_len(rows);
+		for (int32_t u = 0; u < n; u++) {
+			int32_t place = is_nodes ? (at * n + u) * n_rows + row - rows.begin : at * n + u;
+			uint64_t value = load_u64(parts[i] + CHAIN_ROW * place);
+			sum = chain_join(sum, is_nodes ? value : chain_node(value, row));
 		}
 	}
+	return sum;
 }
 
-// join_gated makes the sums of this member's rows of everybody's columns.
-static void join_gated(struct sim_engine *e, const uint8_t *const *parts)
+static void join_columns(struct sim_engine *e, const uint8_t *const *parts)
 {
-	struct sim_turn *t = e->turn;
 	struct split_range rows = rows_of(e, e->member);
-	for (int32_t at = 0; at < t->n_tokens; at++) {
-		for (int32_t r = rows.begin; r < rows.end; r++) {
-			uint64_t sum = t->h[at];
-			for (int32_t i = 0; i < e->split.n_members; i++) {
-				int32_t n = split_len(pieces_of(e, i));
-				for (int32_t u = 0; u < n; u++)
-					sum = chain_join(sum, chain_node(load_u64(parts[i] + CHAIN_ROW * (at * n + u)), r));
-			}
-			t->down[at][r] = sum;
-		}
+	for (int32_t at = 0; at < e->turn->n_tokens; at++)
+		for (int32_t r = rows.begin; r < rows.end; r++)
+			e->turn->rows[at][r] = join_row(e, parts, at, r);
+}
+
+// take_rows takes everybody's rows.
+static void take_rows(struct sim_engine *e, const uint8_t *const *parts)
+{
+	for (int32_t i = 0; i < e->split.n_members; i++) {
+		struct split_range r = rows_of(e, i);
+		for (int32_t at = 0; at < e->turn->n_tokens; at++)
+			for (int32_t u = r.begin; u < r.end; u++)
+				e->turn->rows[at][u] = load_u64(parts[i] + CHAIN_ROW * (at * split_len(r) + u - r.begin));
 	}
 }
 
-// join_states makes the next states of everybody's pieces.
-static void join_states(struct sim_engine *e, const uint8_t *const *parts)
+// end_half makes the next states of all rows.
+static void end_half(struct sim_turn *t)
 {
-	struct sim_turn *t = e->turn;
-	for (int32_t at = 0; at < t->n_tokens; at++) {
-		for (int32_t i = 0; i < e->split.n_members; i++) {
-			int32_t n = split_len(pieces_of(e, i));
-			for (int32_t u = 0; u < n; u++)
-				t->h[at] = chain_join(t->h[at], load_u64(parts[i] + CHAIN_ROW * (at * n + u)));
-		}
-	}
-}
-
-// join_down does the same where every member has completed every row.
-static void join_down(struct sim_engine *e)
-{
-	struct sim_turn *t = e->turn;
 	for (int32_t at = 0; at < t->n_tokens; at++)
 		for (int32_t r = 0; r < CHAIN_UNITS; r++)
-			t->h[at] = chain_join(t->h[at], t->down[at][r]);
+			t->h[at] = chain_join(t->h[at], t->rows[at][r]);
+	t->at_rows = false;
+	t->half = 1 - t->half;
+	t->layer += t->half == 0;
 }
 
 // advance takes in an exchange, and goes to the next.
 static void advance(struct sim_engine *e, const uint8_t *const *parts)
 {
 	struct sim_turn *t = e->turn;
-	if (t->kind != CHAIN_GATED)
-		join_states(e, parts);
-	else if (has_nodes(e))
-		join_nodes(e, parts);
-	else
-		join_gated(e, parts);
-	bool is_complete = t->kind == CHAIN_GATED && e->split.mode == SPLIT_MIXED;
+	if (t->at_rows) {
+		take_rows(e, parts);
+		end_half(t);
+		return;
+	}
+	bool is_complete = has_nodes(e) && split_completes_all(e->split.mode);
+	join_columns(e, parts);
 	if (is_complete)
-		join_down(e);
-	t->layer += is_complete || t->kind == CHAIN_DOWN;
-	t->kind = is_complete || t->kind == CHAIN_DOWN ? CHAIN_ATTENDED : t->kind + 1;
+		end_half(t);
+	else
+		t->at_rows = true;
 }
 
 // ---- a forward
@@ -206,7 +201,8 @@ bool sim_engine_begin(struct sim_engine *e, int32_t layer_begin, int32_t layer_e
 	struct sim_turn *t = e->turn;
 	bool is_cut = false;
 	ASSERT(n <= NODES_MAX);
-	t->kind = CHAIN_ATTENDED;
+	t->at_rows = false;
+	t->half = 0;
 	t->layer = layer_begin;
 	t->layer_end = layer_end;
 	t->n_items = n;
