@@ -123,6 +123,8 @@ enum err tensor_split_check(const struct split_shape *s, const struct tensor_spl
 	bool ok = true, has_lanes = split_has_lanes(t->mode), has_o_lanes = split_has_o_lanes(t->mode);
 	if (t->n_members < 1 || t->n_members > GROUP_MEMBERS_MAX)
 		return errmsg_fail(em, ERR_RANGE, "a group of %d members (want 1 to %d)", (int)t->n_members, GROUP_MEMBERS_MAX);
+	if (!split_is_payload(t->payload))
+		return errmsg_fail(em, ERR_RANGE, "a group whose sums travel as %d (want f32, bf16 or q8)", (int)t->payload);
 	if ((int)t->mode < 0 || t->mode >= N_SPLIT_MODES || (has_lanes && (s->n_experts > 0 || s->down_lanes == 0)) ||
 		(has_o_lanes && head_lanes(s) == 0))
 		return errmsg_fail(em, ERR_RANGE, "a group of mode %d, which this model cannot have", (int)t->mode);

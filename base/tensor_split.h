@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/wire_type.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,6 +65,7 @@ struct split_part {
 
 struct tensor_split {
 	enum split_mode mode;
+	enum wire_type payload; // what nodes and completed sums are rounded to: f32; bf16 or q8, which change bits
 	int32_t n_members; // 1 .. GROUP_MEMBERS_MAX
 	struct split_part parts[GROUP_MEMBERS_MAX];
 };
@@ -145,8 +147,15 @@ bool split_owns_head(const struct split_shape *s, enum split_mode mode, const st
 // split_sums returns which outputs of o or of down a member completes from nodes.
 struct split_range split_sums(const struct split_shape *s, const struct tensor_split *t, int32_t member, bool of_o);
 
+// split_is_payload tells whether nodes and sums may be rounded to it. f16 has not the range.
+static inline bool split_is_payload(enum wire_type t)
+{
+	return t == WIRE_F32 || t == WIRE_BF16 || t == WIRE_Q8;
+}
+
 // split_bytes returns what a member contributes to an exchange for one token; block is that of the layer's o or down. EXCHANGE_EXPERTS: for
-// each chosen expert that is its own; EXCHANGE_O_NODES and EXCHANGE_NODES: for each node.
+// each chosen expert that is its own; EXCHANGE_O_NODES and EXCHANGE_NODES: for each node. Without
+// rounding (payload).
 size_t split_bytes(const struct split_shape *s, const struct split_part *p, enum split_exchange x, int32_t block);
 
 #endif

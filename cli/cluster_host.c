@@ -68,6 +68,15 @@ static enum err check_split(const struct options *o, const struct model *m, stru
 	return errmsg_fail(em, ERR_RANGE, "--split gives out %lld layers, %s has %d", (long long)sum, o->model, model_hparams(m)->n_layers);
 }
 
+static enum err check_payload(const struct options *o, struct errmsg *em)
+{
+	if (!split_is_payload((enum wire_type)o->tp_payload))
+		return errmsg_fail(em, ERR_RANGE, "--tp-payload: %s cannot hold every sum (want f32, bf16 or q8)", wire_type_name((enum wire_type)o->tp_payload));
+	if (o->tp_payload != WIRE_F32 && !split_has_lanes((enum split_mode)o->tp_mode))
+		return errmsg_fail(em, ERR_RANGE, "--tp-payload: with --tp-mode gather no sums travel, and nothing is rounded");
+	return OK;
+}
+
 // fill_placement: whoever is named is waited for, unless --nodes says how many.
 static enum err fill_placement(struct cluster_host *h, const struct options *o, struct coordinator_config *c, struct errmsg *em)
 {
@@ -80,6 +89,10 @@ static enum err fill_placement(struct cluster_host *h, const struct options *o, 
 	if (e != OK)
 		return e;
 	c->group_mode = (enum split_mode)o->tp_mode;
+	c->group_payload = (enum wire_type)o->tp_payload;
+	e = check_payload(o, em);
+	if (e != OK)
+		return e;
 	if (c->group_mode != SPLIT_GATHER && model_hparams(h->model)->n_experts > 0)
 		return errmsg_fail(em, ERR_UNSUPPORTED, "--tp-mode: of a model with experts whole ones belong to members: only gather will do");
 	bool is_here = c->has_local_node && placement_words_find(h->placement, c->local_name) > 0;
@@ -98,7 +111,10 @@ static enum err fill_tp(struct cluster_host *h, const struct options *o, struct 
 		return OK;
 	struct split_shape shape = engine_split_shape(h->model);
 	enum err e = share_words_parse("--tp", o->tp, shares, &n, em);
-	return e == OK ? tensor_split_make(&shape, (enum split_mode)o->tp_mode, shares, n, &h->tp, em) : e;
+	if (e == OK)
+		e = tensor_split_make(&shape, (enum split_mode)o->tp_mode, shares, n, &h->tp, em);
+	h->tp.payload = (enum wire_type)o->tp_payload;
+	return e == OK ? check_payload(o, em) : e;
 }
 
 static enum err fill_core(struct cluster_host *h, const struct options *o, int32_t n_slots, const struct cluster_host_serve *serve,

@@ -118,7 +118,8 @@ struct options {
 	enum plan_way plan;
 	int32_t rounds;
 	const char *tp;
-	int tp_mode; // enum split_mode
+	int tp_mode;    // enum split_mode
+	int tp_payload; // enum wire_type
 	bool no_node;
 	struct host_port listen; // serve: where nodes connect
 	struct host_port http;   // always loopback

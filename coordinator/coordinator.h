@@ -98,6 +98,7 @@ struct coordinator_config {
 	int32_t split[STAGES_MAX];
 	int32_t n_split;       // 0: no split is given
 	enum split_mode group_mode; // of the placement's groups
+	enum wire_type group_payload;
 	bool by_cost;          // without one, and without a placement, layers go where PLANNED says; else evenly over who is there
 	int32_t n_nodes_min;   // joined nodes without which there is no plan
 	bool has_local_node;   // the coordinator's machine is stage 0

@@ -106,8 +106,10 @@ static void first_layout(const struct coordinator *c, const struct chain *ch, st
 		out->stages[i].layers = layer_spans_one(at, at + st->n_layers);
 		at += st->n_layers;
 		out->stages[i].who.n = st->n_members;
-		if (st->n_members > 1)
+		if (st->n_members > 1) {
 			out->stages[i].who.mode = c->config.group_mode;
+			out->stages[i].who.payload = c->config.group_payload;
+		}
 		for (int32_t k = 0; k < st->n_members; k++) {
 			out->stages[i].who.shares[k] = st->n_members > 1 ? st->members[k].share : 1;
 			out->stages[i].who.nodes[k] = id_of(c, ch, st->members[k].name);

@@ -175,7 +175,7 @@ static void fill_group(struct coordinator *c, const struct plan_group *g, int32_
 {
 	if (g->n == 1)
 		return;
-	*out = (struct msg_group){.n_members = g->n, .self = self, .mode = g->mode, .hub = g->hub - 1};
+	*out = (struct msg_group){.n_members = g->n, .self = self, .mode = g->mode, .payload = g->payload, .hub = g->hub - 1};
 	memcpy(out->shares, g->shares, (size_t)g->n * sizeof g->shares[0]);
 	for (int32_t i = 0; i < g->n; i++) {
 		const struct member *m = &c->members[member_find(c, g->nodes[i])];

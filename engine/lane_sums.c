@@ -1,6 +1,9 @@
 #include "engine/lane_sums.h"
 
 #include "engine/layer_parts.h"
+#include "engine/wire.h"
+
+#include <string.h>
 
 static const struct weight *matrix_of(const struct engine *e, struct lane_sum s)
 {
@@ -91,6 +94,33 @@ void lane_sum_nodes(struct hand *h, struct lane_sum s)
 	}
 }
 
+// round_values fails the token when they are not finite; others then get zeros, and its fault with them.
+static void round_values(struct engine *e, int32_t layer, int32_t t, float *x, int32_t n)
+{
+	int32_t bad;
+	if (wire_round(e->split.payload, x, n, &bad) == OK)
+		return;
+	struct engine_token *tok = &e->tokens[t];
+	if (tok->fault.err == OK)
+		tok->fault = (struct engine_fault){ERR_NON_FINITE, layer, tok->pos, false, x[bad]};
+	memset(x, 0, (size_t)n * sizeof *x);
+}
+
+void lane_sum_round(struct hand *h, struct lane_sum s)
+{
+	struct engine *e = h->crew->e;
+	int32_t begin, end, n_nodes, n_pieces = split_completes_all(e->split.mode) ? 1 : e->split.n_members;
+	float *nodes = lane_sum_at(e, s, e->c.member, &n_nodes);
+	crew_tokens(h, &begin, &end);
+	for (int32_t t = begin; t < end && e->split.payload != WIRE_F32; t++) {
+		for (int32_t i = 0; i < n_pieces * n_nodes; i++) {
+			struct split_range rows = split_sums(&e->shape, &e->split, i % n_pieces, s.of_o);
+			size_t at = ((size_t)t * (size_t)n_nodes + (size_t)(i / n_pieces)) * (size_t)e->hp.hidden_dim;
+			round_values(e, s.layer, t, nodes + at + rows.begin, split_len(rows));
+		}
+	}
+}
+
 void lane_sum_join(struct hand *h, struct lane_sum s)
 {
 	struct engine *e = h->crew->e;
@@ -106,6 +136,9 @@ void lane_sum_join(struct hand *h, struct lane_sum s)
 			const float *at = lane_sum_at(e, s, i, &n);
 			members[i] = (struct nodes){mask_of(e, s.of_o, type, i), at + (size_t)t * (size_t)n * dim + rows.begin, dim};
 		}
-		nodes_join(kernels_lanes(type), members, e->split.n_members, split_len(rows), e->delta + (size_t)t * dim + rows.begin);
+		float *sums = e->delta + (size_t)t * dim + rows.begin;
+		nodes_join(kernels_lanes(type), members, e->split.n_members, split_len(rows), sums);
+		if (e->split.payload != WIRE_F32 && !split_completes_all(e->split.mode))
+			round_values(e, s.layer, t, sums, split_len(rows));
 	}
 }

@@ -16,7 +16,11 @@ struct lane_sum {
 
 // lane_sum_nodes computes this member's nodes from its columns of the input, which are there when the phase begins.
 void lane_sum_nodes(struct hand *h, struct lane_sum s);
-// lane_sum_join completes the sums that are this member's, into delta, when every member's nodes are there.
+// lane_sum_round rounds this hand's tokens' nodes to the payload, in the pieces in which they travel, those that stay here as well: when the phase
+// of lane_sum_nodes has ended. A token whose nodes cannot be rounded has failed.
+void lane_sum_round(struct hand *h, struct lane_sum s);
+// lane_sum_join completes the sums that are this member's, into delta, when every member's nodes are there; rounded to
+// the payload where they travel on.
 void lane_sum_join(struct hand *h, struct lane_sum s);
 // lane_sum_at returns where nodes of a member lie: node j of output r of token t at [(t * n + j) * hidden_dim + r], n of them in all (*n).
 float *lane_sum_at(const struct engine *e, struct lane_sum s, int32_t member, int32_t *n);

@@ -1,10 +1,12 @@
 #include "engine/member.h"
 
 #include "base/assert.h"
+#include "base/fmath.h"
 #include "engine/expert_ffn.h"
 #include "engine/lane_sums.h"
 #include "engine/layer_parts.h"
 #include "engine/member_run.h"
+#include "engine/wire.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +97,16 @@ static void complete(struct hand *h, const struct gathered *g)
 
 // ---- computing
 
+// sum_nodes computes this member's nodes, as they travel.
+static void sum_nodes(struct hand *h, struct lane_sum s)
+{
+	lane_sum_nodes(h, s);
+	if (h->crew->e->split.payload == WIRE_F32)
+		return;
+	crew_end_phase(h);
+	lane_sum_round(h, s);
+}
+
 static bool attend(struct hand *h, int32_t layer)
 {
 	struct engine *e = h->crew->e;
@@ -102,7 +114,7 @@ static bool attend(struct hand *h, int32_t layer)
 	if (!layer_attend(h, layer))
 		return false;
 	if (split_has_o_lanes(e->split.mode))
-		lane_sum_nodes(h, (struct lane_sum){layer, true});
+		sum_nodes(h, (struct lane_sum){layer, true});
 	else
 		quantise_own(h, &g);
 	return true;
@@ -121,7 +133,7 @@ static bool ffn(struct hand *h, int32_t layer)
 	if (!layer_gate_up(h, layer))
 		return false;
 	if (split_has_lanes(e->split.mode))
-		lane_sum_nodes(h, (struct lane_sum){layer, false});
+		sum_nodes(h, (struct lane_sum){layer, false});
 	else
 		quantise_own(h, &g);
 	return true;
@@ -273,6 +285,12 @@ static int32_t n_choices(const struct engine *e)
 	return e->member->crew.n_tokens * e->hp.n_experts_used;
 }
 
+// has_rounded_sums tells whether outputs of o or of down travel as the payload: where they are sums.
+static bool has_rounded_sums(const struct engine *e, enum split_exchange x)
+{
+	return (x == EXCHANGE_O && split_has_o_lanes(e->split.mode)) || (x == EXCHANGE_DOWN && split_has_lanes(e->split.mode));
+}
+
 size_t member_bytes(const struct engine *e, int32_t from, int32_t to)
 {
 	const struct member_run *r = e->member;
@@ -288,7 +306,10 @@ size_t member_bytes(const struct engine *e, int32_t from, int32_t to)
 	} else if (x == EXCHANGE_O_NODES || x == EXCHANGE_NODES) {
 		bool of_o = x == EXCHANGE_O_NODES;
 		size_t n_nodes = (size_t)lane_sum_count(e, of_o, of_o ? l->o.type : l->down.type, from);
-		return n * n_nodes * (size_t)split_len(split_sums(&e->shape, &e->split, to, of_o)) * sizeof(float);
+		return n * n_nodes * wire_bytes(e->split.payload, split_len(split_sums(&e->shape, &e->split, to, of_o)));
+	} else if (has_rounded_sums(e, x)) {
+		const struct split_part *p = &e->split.parts[from];
+		return n * wire_bytes(e->split.payload, split_len(x == EXCHANGE_O ? p->o_rows : p->down_rows));
 	} else {
 		block = acts_block_len(kernels_act_kind(x == EXCHANGE_ATTENDED || x == EXCHANGE_O ? l->o.type : l->down.type));
 	}
@@ -390,6 +411,25 @@ static enum err import_columns(const struct engine *e, const struct gathered *g,
 	return OK;
 }
 
+// put_rounded and take_rounded carry values that were rounded to a wire type (f32: as they are). What is no encoding of it gives NaN, and fails its token.
+static uint8_t *put_rounded(uint8_t *to, enum wire_type t, const float *x, int32_t n)
+{
+	if (t == WIRE_F32)
+		return put(to, x, (size_t)n, sizeof *x);
+	wire_encode(t, x, n, to);
+	return to + wire_bytes(t, n);
+}
+
+static const uint8_t *take_rounded(const uint8_t *from, enum wire_type t, float *x, int32_t n)
+{
+	if (t == WIRE_F32)
+		return take(from, x, (size_t)n, sizeof *x);
+	if (wire_decode(t, from, n, x) != OK)
+		for (int32_t i = 0; i < n; i++)
+			x[i] = fmath_from_bits(0x7fc00000);
+	return from + wire_bytes(t, n);
+}
+
 static float *rows_at(const struct engine *e, int32_t t, int32_t member, struct split_range *rows)
 {
 	const struct split_part *p = &e->split.parts[member];
@@ -402,7 +442,7 @@ static void export_rows(const struct engine *e, uint8_t *out)
 	struct split_range rows;
 	for (int32_t t = 0; t < e->member->crew.n_tokens; t++) {
 		const float *at = rows_at(e, t, e->c.member, &rows);
-		out = put(out, at, (size_t)split_len(rows), sizeof *at);
+		out = put_rounded(out, has_rounded_sums(e, e->member->at.kind) ? e->split.payload : WIRE_F32, at, split_len(rows));
 	}
 }
 
@@ -411,7 +451,7 @@ static void import_rows(const struct engine *e, int32_t member, const uint8_t *i
 	struct split_range rows;
 	for (int32_t t = 0; t < e->member->crew.n_tokens; t++) {
 		float *at = rows_at(e, t, member, &rows);
-		in = take(in, at, (size_t)split_len(rows), sizeof *at);
+		in = take_rounded(in, has_rounded_sums(e, e->member->at.kind) ? e->split.payload : WIRE_F32, at, split_len(rows));
 	}
 }
 
@@ -452,7 +492,7 @@ static void export_nodes(const struct engine *e, int32_t to, uint8_t *out)
 	for (int32_t t = 0; t < e->member->crew.n_tokens; t++) {
 		const float *at = nodes_at(e, e->c.member, to, t, &n_nodes, &rows);
 		for (int32_t j = 0; j < n_nodes; j++)
-			out = put(out, at + (size_t)j * (size_t)e->hp.hidden_dim, (size_t)split_len(rows), sizeof *at);
+			out = put_rounded(out, e->split.payload, at + (size_t)j * (size_t)e->hp.hidden_dim, split_len(rows));
 	}
 }
 
@@ -463,7 +503,7 @@ static void import_nodes(const struct engine *e, int32_t from, const uint8_t *in
 	for (int32_t t = 0; t < e->member->crew.n_tokens; t++) {
 		float *at = nodes_at(e, from, e->c.member, t, &n_nodes, &rows);
 		for (int32_t j = 0; j < n_nodes; j++)
-			in = take(in, at + (size_t)j * (size_t)e->hp.hidden_dim, (size_t)split_len(rows), sizeof *at);
+			in = take_rounded(in, e->split.payload, at + (size_t)j * (size_t)e->hp.hidden_dim, split_len(rows));
 	}
 }
 

@@ -89,7 +89,7 @@ static int32_t n_gaps(const struct plan *p, const struct plan_alive *alive)
 // mend gives the places of who is lost to spares, and takes out those for which there is none. Somebody is left.
 static void mend(struct plan_group *g, const bool *alive, const struct node_id **spares, int32_t *n_spares)
 {
-	struct plan_group left = {.mode = g->mode};
+	struct plan_group left = {.mode = g->mode, .payload = g->payload};
 	uint64_t sum = 0;
 	for (int32_t k = 0; k < g->n; k++) {
 		if (!alive[k] && *n_spares == 0)

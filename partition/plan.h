@@ -26,6 +26,7 @@ struct plan_group {
 	struct node_id nodes[GROUP_MEMBERS_MAX]; // (n) the first is the lead: for the ring it is the stage, and its steps come to it and leave from it
 	uint32_t shares[GROUP_MEMBERS_MAX];      // (n) of each layer, in any unit; at least one is not 0. A plain stage's is 1
 	enum split_mode mode;
+	enum wire_type payload; // of the mode's sums
 	int32_t hub; // member hub - 1 passes on what the others contribute; 0: each sends to each
 };
 

@@ -55,6 +55,7 @@ struct msg_group {
 	int32_t n_members; // 2 .. GROUP_MEMBERS_MAX; 0: this node alone is the stage, and the rest is zero
 	int32_t self;      // this node's place
 	enum split_mode mode;
+	enum wire_type payload; // as struct tensor_split's
 	int32_t hub;       // member that passes on what the others send; -1: each sends to each. 0 without a group
 	uint32_t shares[GROUP_MEMBERS_MAX]; // in any unit, not all of them 0
 	struct msg_peer members[GROUP_MEMBERS_MAX]; // not present: its own, and one that is on the coordinator's machine or is to be reached through it

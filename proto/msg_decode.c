@@ -203,6 +203,13 @@ static enum err get_group(const Hearth__Group *p, struct msg_group *m, struct er
 	TRY(get_int(p->mode, 0, N_SPLIT_MODES - 1, &mode, "group mode", em));
 	TRY(get_int(p->hub, 0, (uint32_t)n, &hub, "group hub", em));
 	m->mode = (enum split_mode)mode;
+	int32_t payload = 0;
+	TRY(get_int(p->payload, 0, N_WIRE_TYPES - 1, &payload, "group payload", em));
+	m->payload = (enum wire_type)payload;
+	if (!split_is_payload(m->payload) || (m->payload != WIRE_F32 && !split_has_lanes(m->mode)))
+		return bad(em, "group payload");
+	if (hub > 0 && split_has_lanes(m->mode)) // each member gets something else: there is nothing to pass on
+		return bad(em, "group hub");
 	m->hub = hub - 1;
 	uint32_t any = 0;
 	for (int32_t i = 0; i < n; i++) {

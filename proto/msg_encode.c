@@ -112,6 +112,7 @@ static Hearth__Group *group_out(const struct msg_group *m, struct group_out *o)
 	hearth__group__init(&o->group);
 	o->group.member = (uint32_t)m->self;
 	o->group.mode = (uint32_t)m->mode;
+	o->group.payload = (uint32_t)m->payload;
 	o->group.hub = (uint32_t)(m->hub + 1);
 	for (int32_t i = 0; i < m->n_members; i++) {
 		o->shares[i] = m->shares[i];

@@ -372,7 +372,9 @@ static enum err set_split(struct rt_job *j, const struct msg_group *g)
 	struct split_shape shape = engine_split_shape(j->rt->p.model);
 	j->config.split = &j->split;
 	j->config.member = g->self;
-	return tensor_split_make(&shape, g->mode, g->shares, g->n_members, &j->split, &j->em);
+	enum err e = tensor_split_make(&shape, g->mode, g->shares, g->n_members, &j->split, &j->em);
+	j->split.payload = g->payload;
+	return e;
 }
 
 static void fx_load(struct node_runtime *rt, const struct node_effect *f)

@@ -58,6 +58,13 @@ def test_members_that_send_sums_give_the_same_hash(cluster, mode):
 
 
 @pytest.mark.deadline(240)
+def test_rounded_sums_are_those_of_one_process(cluster):
+    alone = cluster.run_alone(PROMPT, "--tp", "2:1", "--tp-mode", "mixed-scatter", "--tp-payload", "q8", n=6)
+    group(cluster, "a:2+b:1=30", "ab", "--tp-mode", "mixed-scatter", "--tp-payload", "q8")
+    same(cluster.run(PROMPT, n=6), alone)
+
+
+@pytest.mark.deadline(240)
 def test_members_that_cannot_reach_each_other_do_it_through_the_coordinator(cluster):
     alone = cluster.run_alone(PROMPT, n=6)
     group(cluster, "a:2+b:1+c:1=30", "abc", listen="127.0.0.2:0")

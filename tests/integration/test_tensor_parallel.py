@@ -20,6 +20,16 @@ def test_members_give_the_bits_of_one_machine(cluster, options):
     assert all(shared["tp"]["received_bytes"])
 
 
+def test_rounded_sums_are_the_same_in_every_run(cluster):
+    options = ("--tp", "2:1", "--tp-mode", "mixed-scatter", "--tp-payload", "bf16")
+    first, again, exact = cluster.run_alone(PROMPT, *options), cluster.run_alone(PROMPT, *options), cluster.run_alone(PROMPT, *options[:4])
+    assert first["logits_hash"] == again["logits_hash"] != exact["logits_hash"]
+    assert sum(first["tp"]["received_bytes"]) < sum(exact["tp"]["received_bytes"])
+    for words, why in ((("--tp-payload", "f16", "--tp-mode", "mixed"), "cannot hold every sum"), (("--tp-payload", "q8"), "nothing is rounded")):
+        ran = cluster.command("run", cluster.model, "-p", "x", "--tp", "1:1", *words, check=False)
+        assert ran.returncode != 0 and why in ran.stderr, ran.stderr
+
+
 def test_shares_that_are_none_are_refused(cluster):
     for shares, why in (("3", "shares nothing"), ("0:0", "shares nothing"), ("a:b", "no list of shares"), ("1:2:", "no list of shares"),
                         (":".join("1" * 17), "more than 16 shares"), ("1:99999999999999999999", "no list of shares")):
