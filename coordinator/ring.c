@@ -374,8 +374,9 @@ static void give_up(struct coordinator *c, struct session *s, struct coord_effec
 	const char *name = c->members[member_of_stage(c, ch, stage)].hello.name;
 	char text[2 * REASON_CAP + LAYER_SPANS_CAP], layers[LAYER_SPANS_CAP];
 	layer_spans_print(&ch->plan.stages[stage].layers, layers);
-	snprintf(text, sizeof text, "no progress for %lld s: waiting for node %s (layers %s)%s", (long long)(c->config.stall_ns / 1000000000), name,
-		layers, span == plan_n_spans(&ch->plan) - 1 ? "" : ", or one behind it");
+	bool is_shared = ch->plan.stages[stage].who.n > 1;
+	snprintf(text, sizeof text, "no progress for %lld s: waiting for node %s%s (layers %s)%s", (long long)(c->config.stall_ns / 1000000000), name,
+		is_shared ? " or another of its group" : "", layers, span == plan_n_spans(&ch->plan) - 1 ? "" : ", or one behind it");
 	coord_log(fx, LOG_WARNING, "an answer makes %s: beginning again with a new plan", text);
 	sessions_end(c, s, COORD_END_ERROR, ERR_TIMEOUT, text, fx);
 	planning_drop(c, ch, fx);

@@ -12,7 +12,6 @@ static void open_placed(struct host *h, const struct placed_chain *placement, in
 	config.n_chains = 1;
 	config.placement = placement;
 	config.n_nodes_min = 3;
-	config.stall_ns = 100000 * S;
 	start(h, &config, n);
 	for (int32_t i = 1; i <= n; i++)
 		arrive(h, i);
@@ -306,6 +305,18 @@ static void a_contribution_that_is_not_its_senders_ends_the_link(void **state)
 	stop(&h);
 }
 
+static void a_group_that_does_not_answer_is_said_to_be_one(void **state)
+{
+	(void)state;
+	struct host h;
+	open_ready(&h, &all_three, 3);
+	submit(&h, 1, 3, 8);
+	forward_done(&h, find_fx(&h, COORD_FX_FORWARD, 0)->u.forward.id);
+	(void)run_to(&h, COORD_FX_END, 60 * S);
+	assert_non_null(strstr(find_fx(&h, COORD_FX_END, 0)->u.end.text, "node1 or another of its group"));
+	stop(&h);
+}
+
 // ---- losses
 
 static void the_others_go_on_without_a_member(void **state)
@@ -487,6 +498,7 @@ int main(void)
 		cmocka_unit_test(only_the_lead_stands_for_its_stage),
 		cmocka_unit_test(members_that_cannot_reach_each_other_are_passed_on_to),
 		cmocka_unit_test(a_contribution_that_is_not_its_senders_ends_the_link),
+		cmocka_unit_test(a_group_that_does_not_answer_is_said_to_be_one),
 		cmocka_unit_test(the_others_go_on_without_a_member),
 		cmocka_unit_test(a_lost_lead_is_followed),
 		cmocka_unit_test(nothing_is_lost_with_a_link_between_members),

@@ -270,6 +270,24 @@ static void send_credit(struct world *w, size_t link)
 	frame(w, link, bytes, sizeof bytes);
 }
 
+// send_part sends what one member of a group owes another, or what is nobody's.
+static void send_part(struct world *w)
+{
+	struct view v;
+	uint8_t a = reader_u8(&w->in), b = reader_u8(&w->in), bytes[FRAME_PART_BYTES + 4] = {0};
+	size_t link = a % ARRAY_LEN(w->links);
+	look(w, link, &v);
+	struct part p = {.src = b & 3,
+		.dst = b >> 2 & 3,
+		.stage = (uint16_t)(b & 0x40 ? 1 + (b >> 7) : v.stage >= 0 ? v.stage : 0),
+		.exchange = (uint16_t)(a & 0x40),
+		.epoch = {v.epoch.v - (b >> 7)},
+		.forward = 1,
+		.total = b & 0x10 ? 4 : 0};
+	part_encode(&p, bytes);
+	frame(w, link, bytes, FRAME_PART_BYTES + p.total);
+}
+
 static void raw(struct world *w, size_t link)
 {
 	uint8_t bytes[FUZZ_RAW_MAX];
@@ -397,7 +415,10 @@ static void one(struct world *w)
 		send_credit(w, link);
 		break;
 	case 5:
-		raw(w, link);
+		if (op >> 4 >= 12)
+			send_part(w);
+		else
+			raw(w, link);
 		break;
 	case 6:
 		submit(w);
@@ -434,8 +455,8 @@ static void one(struct world *w)
 // take_memory gives each kind of configuration blocks of its own size, once for all inputs: to map and unmap so much costs more than most inputs do.
 static void take_memory(struct world *w, const struct coordinator_config *config)
 {
-	static struct world blocks[ROUNDS_HERE + 1][CHAINS_HERE + 1];
-	struct world *b = &blocks[config->n_rounds][config->n_chains];
+	static struct world blocks[ROUNDS_HERE + 1][CHAINS_HERE + 1][2];
+	struct world *b = &blocks[config->n_rounds][config->n_chains][config->placement != NULL];
 	if (b->core == NULL) {
 		b->core = malloc(coordinator_size(config));
 		b->fx = malloc(coordinator_effects_size(config));
@@ -450,8 +471,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct placed_member nodes[] = {{"node1", 1}, {"node2", 1}, {"node3", 1}};
 	static const struct placed_stage whole[] = {{4, 1, &nodes[0]}}, halves[] = {{2, 1, &nodes[1]}, {2, 1, &nodes[2]}};
-	static const struct placed_chain placement[] = {{1, whole}, {2, halves}};
+	static const struct placed_stage shared[] = {{1, 1, &nodes[0]}, {3, 2, &nodes[1]}};
+	static const struct placed_chain placement[] = {{1, whole}, {2, halves}}, grouped = {2, shared};
 	static const int32_t n_chains[] = {1, 1, 1, 2, 1, 2, 3}; // the first of two is placed
+	bool is_placed = size % ARRAY_LEN(n_chains) == 3, has_group = is_placed && size % 2 == 0;
 	const struct coordinator_config config = {.self = {{99}},
 		.n_layers = N_LAYERS,
 		.by_cost = size % 5 == 0,
@@ -462,8 +485,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.chunk_max = 4,
 		.hop_credits = 3,
 		.n_rounds = size % 3 == 0 ? 2 : 1,
-		.n_chains = n_chains[size % ARRAY_LEN(n_chains)],
-		.placement = size % ARRAY_LEN(n_chains) == 3 ? placement : NULL,
+		.n_chains = has_group ? 1 : n_chains[size % ARRAY_LEN(n_chains)],
+		.placement = has_group ? &grouped : is_placed ? placement : NULL,
 		.stop_ids = {7},
 		.n_stop_ids = 1,
 		.session_wait_ns = 20000000000,
