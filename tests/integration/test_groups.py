@@ -106,9 +106,9 @@ def test_an_answer_survives_a_lost_member(cluster, victim, loss):
 @pytest.mark.deadline(240)
 def test_the_others_take_the_part_of_a_member_that_is_lost_or_drained(cluster):
     """Nobody stands by: two of three cut the layers anew, then one has them alone."""
-    alone = cluster.run_alone(PROMPT, "--temp", 0, n=100)
+    alone = cluster.run_alone(PROMPT, "--temp", 0, n=60)
     group(cluster, "a:2+b:1+c:1=30", "abc", "--dead-after", 800)
-    run = cluster.start_run("run", PROMPT, "--json", "--temp", 0, n=100)
+    run = cluster.start_run("run", PROMPT, "--json", "--temp", 0, n=60)
     wait_until(lambda: cluster.status()["tokens"] >= 10, 60, "token 10")
     assert run.is_running()
     cluster.processes["c"].send(signal.SIGKILL)
@@ -117,14 +117,13 @@ def test_the_others_take_the_part_of_a_member_that_is_lost_or_drained(cluster):
     assert cluster.status()["recovered"] == 1
     parts = {n["name"]: (n["group"]["share"], n["group"]["of"]) for n in cluster.status()["nodes"] if "group" in n}
     assert parts == {"a": (2, 3), "b": (1, 3)}
-    run = cluster.start_run("again", PROMPT, "--json", "--temp", 0, n=100)
-    wait_until(lambda: cluster.status()["tokens"] >= 110, 60, "token 10 of the next answer")
+    run = cluster.start_run("again", PROMPT, "--json", "--temp", 0, n=60)
+    wait_until(lambda: cluster.status()["tokens"] >= 70, 60, "token 10 of the next answer")
     cluster.command("drain", "a", "--state", cluster.state("coordinator"))
     assert run.wait_exit(120) == 0, run.log()
     same(json.loads(run.out()), alone)
     status = ready_with(cluster, 1)
     assert all("group" not in n for n in status["nodes"])
-    same(cluster.run(PROMPT, "--temp", 0, n=20), cluster.run_alone(PROMPT, "--temp", 0, n=20))
 
 
 @pytest.mark.deadline(240)
