@@ -156,7 +156,10 @@ static bool add_matrix(enum dtype type, int32_t rows, int32_t cols, uint64_t *by
 static void put_type(struct model_shape *s, enum dtype type)
 {
 	s->type = type;
-	s->split.o_block = s->split.down_block = (int32_t)dtype_find(type)->block_len;
+	int32_t block = (int32_t)dtype_find(type)->block_len, lanes = block == 1 ? 32 : block == 256 ? 4 : 8; // canonical-arithmetic.md, rules 5 to 8
+	s->split.o_block = s->split.down_block = block;
+	s->split.o_lanes = s->split.n_experts > 0 || block == 1 ? 0 : lanes;
+	s->split.down_lanes = s->split.n_experts > 0 ? 0 : lanes;
 }
 
 enum err model_shape_of(const struct hparams *hp, enum dtype type, enum dtype head_type, uint64_t hop_bytes,

@@ -218,22 +218,24 @@ static void try_forms(const struct solver *s, const struct cost_group *g, struct
 
 void group_choose(const struct solver *s, struct group_pick *p)
 {
-	static const enum group_form sums[] = {GROUP_PAIR, GROUP_DIRECT, GROUP_HUB, GROUP_RING};
+	static const enum group_form sums[] = {GROUP_ALL, GROUP_DIRECT, GROUP_HUB};
 	struct cost_group g = p->group;
+	g.gather_form = g.sum_form = GROUP_DIRECT;
 	p->layer_s = INFINITY;
 	p->exchange_s = 0;
+	g.mode = GROUP_GATHER;
+	try_forms(s, &g, p);
+	g.gather_form = GROUP_HUB;
 	g.hub = find_hub(s->w->cluster, &g);
-	for (int32_t mode = GROUP_GATHER; mode <= GROUP_REDUCE; mode++) {
-		for (int32_t gather = GROUP_DIRECT; gather <= GROUP_HUB; gather++) {
-			g.mode = (enum group_mode)mode;
-			g.gather_form = (enum group_form)gather;
-			if (mode == GROUP_REDUCE && gather > GROUP_DIRECT)
-				continue;
-			for (int32_t i = g.n_members == 2 ? 0 : 1; i < (int32_t)ARRAY_LEN(sums) && (mode != GROUP_GATHER || i < 2); i++) {
-				g.sum_form = sums[i];
-				try_forms(s, &g, p);
-			}
-		}
+	try_forms(s, &g, p);
+	g.gather_form = GROUP_DIRECT;
+	g.hub = 0; // a star's centre is the lead
+	for (size_t i = 0; i < ARRAY_LEN(sums); i++) {
+		g.sum_form = sums[i];
+		g.mode = GROUP_MIXED;
+		try_forms(s, &g, p);
+		g.mode = GROUP_REDUCE;
+		try_forms(s, &g, p);
 	}
 	put_figures(s, p);
 }

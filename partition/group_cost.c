@@ -16,7 +16,7 @@ static bool talk(const struct cost_group *g, int32_t a, int32_t b)
 {
 	bool is_direct = g->gather_form == GROUP_DIRECT && g->mode != GROUP_REDUCE;
 	bool is_sum = g->mode != GROUP_GATHER, is_ring = is_sum && g->sum_form == GROUP_RING;
-	if (a == 0 || b == 0 || is_direct || (is_sum && (g->sum_form == GROUP_DIRECT || g->sum_form == GROUP_PAIR)))
+	if (a == 0 || b == 0 || is_direct || (is_sum && (g->sum_form == GROUP_DIRECT || g->sum_form == GROUP_ALL)))
 		return true;
 	return a == g->hub || b == g->hub || (is_ring && ((a + 1) % g->n_members == b || (b + 1) % g->n_members == a));
 }
@@ -55,8 +55,6 @@ enum err group_check(const struct cluster *c, const struct model_shape *s, const
 		return errmsg_fail(em, ERR_RANGE, "group: the hub is member %d of %d", g->hub, g->n_members);
 	if (g->gather_form != GROUP_DIRECT && g->gather_form != GROUP_HUB && g->mode != GROUP_REDUCE)
 		return errmsg_fail(em, ERR_RANGE, "group: gathering goes directly or through a hub");
-	if (g->mode != GROUP_GATHER && g->sum_form == GROUP_PAIR && g->n_members != 2)
-		return errmsg_fail(em, ERR_RANGE, "group: %d members are no pair", g->n_members);
 	enum err e = check_members(c, g, em);
 	return e == OK ? group_split_make(&s->split, g->mode, g->shares, g->n_members, &t, em) : e;
 }
@@ -95,7 +93,7 @@ int32_t group_steps(const struct cost_group *g, enum group_exchange x)
 	if (!is_sum(x))
 		return g->gather_form == GROUP_HUB ? 2 : 1;
 	switch (g->sum_form) {
-	case GROUP_PAIR: return 1;
+	case GROUP_ALL: return 1;
 	case GROUP_DIRECT:
 	case GROUP_HUB: return 2;
 	case GROUP_RING: return 2 * (g->n_members - 1);
@@ -176,7 +174,7 @@ static double ring_bytes(const struct sum *a, int32_t from, int32_t step)
 static double sum_bytes(const struct cost_group *g, const struct sum *a, int32_t i, int32_t j, int32_t step)
 {
 	switch (g->sum_form) {
-	case GROUP_PAIR: return nodes_bytes(a, a->masks[i], a->all);
+	case GROUP_ALL: return nodes_bytes(a, a->masks[i], a->all);
 	case GROUP_HUB:
 		if (step == 0)
 			return j == g->hub ? nodes_bytes(a, a->masks[i], a->all) : 0;
@@ -335,7 +333,7 @@ const char *group_form_words(enum group_form f)
 	switch (f) {
 	case GROUP_DIRECT: return "direct";
 	case GROUP_HUB: return "hub";
-	case GROUP_PAIR: return "pair";
+	case GROUP_ALL: return "all";
 	case GROUP_RING: return "ring";
 	}
 	return "unknown";

@@ -27,8 +27,8 @@ enum group_mode { GROUP_GATHER, GROUP_MIXED, GROUP_REDUCE };
 enum group_form {
 	GROUP_DIRECT, // each to each; a sum: reduce-scatter, then all-gather
 	GROUP_HUB,    // through one member; a sum: a star
-	GROUP_PAIR,   // a sum of two members: each sends the other what it has
-	GROUP_RING,   // a sum: reduce-scatter and all-gather from neighbour to neighbour
+	GROUP_ALL,    // a sum: each sends all the others what it has, and all complete it; of two members a pair exchange
+	GROUP_RING,   // a sum: reduce-scatter and all-gather from neighbour to neighbour. Counted, but nothing carries it out
 };
 
 // One group of a plan. The first member is its lead: for the ring it is the stage.
@@ -46,7 +46,7 @@ struct cost_group {
 // What each member computes of a layer.
 struct group_split {
 	enum group_mode mode;
-	struct tensor_split rows; // GATHER; of MIXED the first half; its o_rows are also the outputs that a member joins in a sum
+	struct tensor_split rows; // as the engine cuts it; its o_rows are also the outputs that a member joins in a sum
 	int32_t o_lanes, down_lanes; // of the canonical sum
 	uint32_t o_mask[GROUP_MEMBERS_MAX], down_mask[GROUP_MEMBERS_MAX]; // lanes of each member, where columns are dealt
 	int32_t n_heads[GROUP_MEMBERS_MAX], n_kv_heads[GROUP_MEMBERS_MAX], n_ffn[GROUP_MEMBERS_MAX]; // KV heads: those its query heads use
@@ -54,7 +54,7 @@ struct group_split {
 
 // group_check refuses a group that cannot be: members twice, or that do not reach each other as the form wants; a model of unknown dimensions.
 MUST_USE enum err group_check(const struct cluster *c, const struct model_shape *s, const struct cost_group *g, struct errmsg *em);
-// group_split_make cuts a layer. ERR_RANGE: shares that are all 0, too many members; sums with experts, which only gather.
+// group_split_make cuts a layer. ERR_RANGE: shares that are all 0, too many members; sums that the model's heads, experts or types do not allow.
 MUST_USE enum err group_split_make(const struct split_shape *s, enum group_mode mode, const uint32_t *shares, int32_t n, struct group_split *out,
 	struct errmsg *em);
 
@@ -66,8 +66,6 @@ static inline bool group_has(const struct cost_group *g, int32_t device)
 	return false;
 }
 
-// group_lanes returns how many lanes products have whose inputs share a scale by `block`: 8 (32), 4 (256) or 32 (1).
-int32_t group_lanes(int32_t block);
 // group_nodes returns J: nodes of the TREE over n_lanes lanes (a power of two) that whoever has the lanes of a mask completes.
 int32_t group_nodes(int32_t n_lanes, uint32_t mask);
 

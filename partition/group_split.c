@@ -1,12 +1,7 @@
-// Who computes what of a layer, as the planner counts it. Rows are cut by base/tensor_split; columns are dealt along lanes here.
+// Who computes how much of a layer; base/tensor_split.h cuts it.
 #include "partition/group_cost.h"
 
 #include "base/assert.h"
-
-int32_t group_lanes(int32_t block)
-{
-	return block == 1 ? 32 : block == 256 ? 4 : 8;
-}
 
 static uint32_t lanes_all(int32_t n_lanes)
 {
@@ -23,88 +18,27 @@ int32_t group_nodes(int32_t n_lanes, uint32_t mask)
 	return group_nodes(n_lanes / 2, mask & lanes_all(n_lanes / 2)) + group_nodes(n_lanes / 2, mask >> (n_lanes / 2));
 }
 
-// deal gives each member the sets of its share: set i goes to the member whose part of the whole its boundaries round to.
-static void deal(const uint32_t *sets, int32_t n_sets, const uint32_t *shares, int32_t n, uint32_t *masks)
+static void count_members(const struct split_shape *s, enum split_mode mode, struct group_split *t)
 {
-	uint64_t total = 0, sum = 0;
-	int32_t at = 0;
-	for (int32_t i = 0; i < n; i++)
-		total += shares[i];
-	for (int32_t i = 0; i < n; i++) {
-		sum += shares[i];
-		int32_t end = (int32_t)(((uint64_t)n_sets * sum * 2 + total) / (total * 2));
-		masks[i] = 0;
-		for (; at < end; at++)
-			masks[i] |= sets[at];
-	}
-}
-
-static int32_t lane_of_head(const struct split_shape *s, int32_t head, int32_t n_lanes)
-{
-	return (int32_t)((int64_t)head * s->head_dim / s->o_block % n_lanes);
-}
-
-// head_sets finds the lanes that must have one owner: those that the blocks of a head lie in, and with a shared block those of both its heads.
-static int32_t head_sets(const struct split_shape *s, int32_t n_lanes, uint32_t sets[GROUP_LANES_MAX])
-{
-	int32_t n = 0;
-	for (int32_t i = 0; i < n_lanes; i++)
-		sets[n++] = UINT32_C(1) << i;
-	for (int32_t head = 0; head < s->n_heads; head++) {
-		int64_t first = (int64_t)head * s->head_dim / s->o_block, last = ((int64_t)(head + 1) * s->head_dim - 1) / s->o_block;
-		uint32_t lanes = last - first >= n_lanes ? lanes_all(n_lanes) : 0;
-		for (int64_t b = first; b <= last && b < first + n_lanes; b++)
-			lanes |= UINT32_C(1) << (b % n_lanes);
-		int32_t to = -1, kept = 0;
-		for (int32_t i = 0; i < n; i++) {
-			uint32_t set = sets[i];
-			if ((set & lanes) == 0 || to < 0) {
-				to = (set & lanes) != 0 ? kept : to;
-				sets[kept++] = set;
-			} else {
-				sets[to] |= set;
-			}
-		}
-		n = kept;
-	}
-	return n;
-}
-
-static void count_rows(const struct split_shape *s, struct group_split *t)
-{
+	int32_t per_kv = s->n_heads / s->n_kv_heads;
 	for (int32_t i = 0; i < t->rows.n_members; i++) {
 		const struct split_part *p = &t->rows.parts[i];
-		t->n_heads[i] = split_len(p->heads);
-		t->n_kv_heads[i] = split_len(split_kv_heads(s, p));
-		t->n_ffn[i] = split_len(p->ffn);
-	}
-}
-
-static void deal_o(const struct split_shape *s, const uint32_t *shares, struct group_split *t)
-{
-	uint32_t sets[GROUP_LANES_MAX];
-	int32_t n = t->rows.n_members, per_kv = s->n_heads / s->n_kv_heads;
-	deal(sets, head_sets(s, t->o_lanes, sets), shares, n, t->o_mask);
-	for (int32_t i = 0; i < n; i++) {
 		int32_t last_kv = -1;
-		t->n_heads[i] = t->n_kv_heads[i] = 0;
 		for (int32_t head = 0; head < s->n_heads; head++) {
-			if ((t->o_mask[i] >> lane_of_head(s, head, t->o_lanes) & 1) == 0)
+			if (!split_owns_head(s, mode, p, head))
 				continue;
 			t->n_heads[i]++;
 			t->n_kv_heads[i] += head / per_kv != last_kv;
 			last_kv = head / per_kv;
 		}
+		t->n_ffn[i] = split_len(p->ffn);
 	}
 }
 
-static void deal_down(const struct split_shape *s, const uint32_t *shares, struct group_split *t)
+// count_columns: block b of down's input is on lane b modulo their number.
+static void count_columns(const struct split_shape *s, struct group_split *t)
 {
-	uint32_t sets[GROUP_LANES_MAX];
 	int32_t n_blocks = (s->ffn_dim + s->down_block - 1) / s->down_block;
-	for (int32_t i = 0; i < t->down_lanes; i++)
-		sets[i] = UINT32_C(1) << i;
-	deal(sets, t->down_lanes, shares, t->rows.n_members, t->down_mask);
 	for (int32_t i = 0; i < t->rows.n_members; i++) {
 		int32_t blocks = 0;
 		for (int32_t lane = 0; lane < t->down_lanes; lane++)
@@ -117,17 +51,18 @@ static void deal_down(const struct split_shape *s, const uint32_t *shares, struc
 enum err group_split_make(const struct split_shape *s, enum group_mode mode, const uint32_t *shares, int32_t n, struct group_split *out,
 	struct errmsg *em)
 {
-	*out = (struct group_split){.mode = mode, .o_lanes = group_lanes(s->o_block), .down_lanes = group_lanes(s->down_block)};
-	if (mode != GROUP_GATHER && s->n_experts > 0)
-		return errmsg_fail(em, ERR_RANGE, "a group of a model with experts gathers: nothing is summed");
-	enum err e = tensor_split_make(s, SPLIT_GATHER, shares, n, &out->rows, em);
+	enum split_mode as = mode == GROUP_GATHER ? SPLIT_GATHER : mode == GROUP_MIXED ? SPLIT_MIXED : SPLIT_REDUCE;
+	*out = (struct group_split){.mode = mode, .o_lanes = s->o_lanes, .down_lanes = s->down_lanes};
+	enum err e = tensor_split_make(s, as, shares, n, &out->rows, em);
 	if (e != OK)
 		return e;
-	count_rows(s, out);
-	if (mode == GROUP_REDUCE)
-		deal_o(s, shares, out);
+	count_members(s, as, out);
+	for (int32_t i = 0; i < n; i++) {
+		out->o_mask[i] = mode == GROUP_REDUCE ? split_mask(out->rows.parts[i].o_lanes, s->o_lanes) : 0;
+		out->down_mask[i] = mode != GROUP_GATHER ? split_mask(out->rows.parts[i].lanes, s->down_lanes) : 0;
+	}
 	if (mode != GROUP_GATHER)
-		deal_down(s, shares, out);
+		count_columns(s, out);
 	return OK;
 }
 

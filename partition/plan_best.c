@@ -14,14 +14,64 @@ static int32_t find_device(const struct plan_ask *ask, struct node_id id)
 	return -1;
 }
 
+// What the cost model tells apart as mode and form of a sum, members know as one mode.
+static enum split_mode split_mode_of(const struct cost_group *g)
+{
+	if (g->mode == GROUP_GATHER)
+		return SPLIT_GATHER;
+	bool is_mixed = g->mode == GROUP_MIXED;
+	switch (g->sum_form) {
+	case GROUP_ALL: return is_mixed ? SPLIT_MIXED : SPLIT_REDUCE;
+	case GROUP_HUB: return is_mixed ? SPLIT_MIXED_STAR : SPLIT_REDUCE_STAR;
+	case GROUP_DIRECT:
+	case GROUP_RING: break; // a ring is never chosen
+	}
+	return is_mixed ? SPLIT_MIXED_SCATTER : SPLIT_REDUCE_SCATTER;
+}
+
+static void put_mode(enum split_mode mode, struct cost_group *g)
+{
+	g->mode = !split_has_lanes(mode) ? GROUP_GATHER : split_has_o_lanes(mode) ? GROUP_REDUCE : GROUP_MIXED;
+	g->sum_form = split_completes_all(mode) ? GROUP_ALL : split_is_star(mode) ? GROUP_HUB : GROUP_DIRECT;
+}
+
+// group_of_plan: false: a member is no device, or a hub passes on what is not gathered, which the cost model does not count.
+static bool group_of_plan(const struct plan_ask *ask, const struct plan_group *who, struct cost_group *out)
+{
+	*out = (struct cost_group){.n_members = who->n, .gather_form = who->hub > 0 ? GROUP_HUB : GROUP_DIRECT, .hub = who->hub > 0 ? who->hub - 1 : 0};
+	put_mode(who->mode, out);
+	for (int32_t i = 0; i < who->n; i++) {
+		out->devices[i] = find_device(ask, who->nodes[i]);
+		out->shares[i] = who->shares[i];
+		out->n_streamed[i] = COST_STREAM_LEAST;
+		if (out->devices[i] < 0)
+			return false;
+	}
+	return who->hub == 0 || out->mode == GROUP_GATHER;
+}
+
+static struct plan_group plan_of_group(const struct plan_ask *ask, const struct cost_group *g)
+{
+	struct plan_group out = {.n = g->n_members, .mode = split_mode_of(g)};
+	out.hub = g->mode == GROUP_GATHER && g->gather_form == GROUP_HUB ? g->hub + 1 : 0;
+	for (int32_t i = 0; i < g->n_members; i++) {
+		out.nodes[i] = ask->nodes[g->devices[i]];
+		out.shares[i] = g->shares[i];
+	}
+	return out;
+}
+
 // cost_of_plan: a repaired plan's rounds may be cut elsewhere; the solver counts them as it would cut them. False: somebody is no device, or shares its
-// layers with others, which the solver does not count.
+// layers with others where the wants allow no groups, or in more of them than the solver counts.
 static bool cost_of_plan(const struct plan_ask *ask, const struct plan *p, struct cost_plan *out)
 {
 	*out = (struct cost_plan){.head = ask->want.head, .n_rounds = p->n_rounds, .n_stages = p->n_stages};
 	for (int32_t i = 0; i < p->n_stages; i++) {
 		int32_t device = find_device(ask, plan_lead(&p->stages[i]));
-		if (device < 0 || p->stages[i].who.n > 1)
+		bool is_group = p->stages[i].who.n > 1;
+		if (device < 0 || (is_group && (!ask->want.allow_groups || out->n_groups == COST_GROUPS_MAX)))
+			return false;
+		if (is_group && !group_of_plan(ask, &p->stages[i].who, &out->groups[out->n_groups++]))
 			return false;
 		out->stages[i] = (struct cost_stage){.device = device, .n_layers = layer_spans_count(&p->stages[i].layers), .n_streamed = COST_STREAM_LEAST};
 	}
@@ -30,15 +80,16 @@ static bool cost_of_plan(const struct plan_ask *ask, const struct plan *p, struc
 
 static void plan_of_cost(const struct plan_ask *ask, const struct cost_plan *p, struct plan *out)
 {
-	struct node_id nodes[STAGES_MAX];
+	struct plan_group who[STAGES_MAX];
 	const char *names[STAGES_MAX];
 	int32_t layers[STAGES_MAX];
 	for (int32_t i = 0; i < p->n_stages; i++) {
-		nodes[i] = ask->nodes[p->stages[i].device];
+		const struct cost_group *g = cost_group_of(p, i);
+		who[i] = g ? plan_of_group(ask, g) : plan_group_one(ask->nodes[p->stages[i].device]);
 		names[i] = ask->want.cluster->devices[p->stages[i].device].name;
 		layers[i] = p->stages[i].n_layers;
 	}
-	struct plan_want want = {.nodes = nodes, .n = p->n_stages, .n_layers = ask->want.shape->n_layers, .n_rounds = p->n_rounds};
+	struct plan_want want = {.groups = who, .n = p->n_stages, .n_layers = ask->want.shape->n_layers, .n_rounds = p->n_rounds};
 	struct errmsg em;
 	enum err e = plan_given(&want, names, layers, out, &em);
 	ASSERT(e == OK); // the solver's layers add up
@@ -46,15 +97,20 @@ static void plan_of_cost(const struct plan_ask *ask, const struct cost_plan *p, 
 
 // load_s is the time a machine takes to read what it does not hold yet. A machine without a disk gets it over the network: the rate of that is not known
 // here, and its memory's stands for it.
-static double load_s(const struct plan_ask *ask, const struct plan_stage *st)
+static double load_s(const struct plan_ask *ask, const struct plan_stage *st, int32_t member)
 {
-	const struct plan_stage *old = ask->current != NULL ? plan_find(ask->current, plan_lead(st)) : NULL;
-	const struct cluster_device *d = &ask->want.cluster->devices[find_device(ask, plan_lead(st))];
-	double bytes = 0;
+	const struct plan_stage *old = ask->current != NULL ? plan_find(ask->current, st->who.nodes[member]) : NULL;
+	const struct cluster_device *d = &ask->want.cluster->devices[find_device(ask, st->who.nodes[member])];
+	double bytes = 0, shares = 0;
+	if (old != NULL && memcmp(&old->who, &st->who, sizeof st->who) != 0 && (old->who.n > 1 || st->who.n > 1))
+		old = NULL; // other parts of its layers
+	for (int32_t i = 0; i < st->who.n; i++)
+		shares += st->who.shares[i];
 	for (int32_t r = 0; r < st->layers.n; r++)
 		for (int32_t layer = st->layers.at[r].begin; layer < st->layers.at[r].end; layer++)
 			if (old == NULL || layer_spans_find(&old->layers, layer) < 0)
 				bytes += (double)model_shape_layer_bytes(ask->want.shape, layer);
+	bytes = st->who.n > 1 ? bytes * (st->who.shares[member] / shares) : bytes;
 	return bytes / (d->disk_rate > 0 ? d->disk_rate : cluster_cpu_rate(d, ask->want.shape->type));
 }
 
@@ -86,8 +142,10 @@ enum err plan_best(const struct plan_ask *ask, struct arena *scratch, struct sol
 	*out = (struct plan_answer){.token_s = r.value, .current_s = want.incumbent != NULL && r.incumbent_s >= 0 ? r.incumbent_s : INFINITY};
 	plan_of_cost(ask, &r.plan, &out->plan);
 	for (int32_t i = 0; i < out->plan.n_stages; i++) {
-		double s = load_s(ask, &out->plan.stages[i]);
-		out->move_s = s > out->move_s ? s : out->move_s;
+		for (int32_t m = 0; m < out->plan.stages[i].who.n; m++) {
+			double s = load_s(ask, &out->plan.stages[i], m);
+			out->move_s = s > out->move_s ? s : out->move_s;
+		}
 	}
 	say_left_out(want.cluster, fates, out->words);
 	return OK;

@@ -23,7 +23,8 @@ bool group_may(const struct solver *s, int32_t device);
 // group_picks fills the best sets, best first; returns how many. *best is the nearest to being one, also where there is none; its n_members
 // is 0 where no two machines may form a group.
 int32_t group_picks(const struct solver *s, struct group_pick out[GROUP_PICKS_MAX], struct group_pick *best);
-// group_choose sets mode, forms and hub to what makes a layer fastest with these members and shares, and fills the other figures.
+// group_choose sets mode, forms and hub to what makes a layer fastest with these members and shares, of what members can carry out, and fills the
+// other figures.
 void group_choose(const struct solver *s, struct group_pick *p);
 
 // solve_groups looks for a plan with groups that is faster than out's; scratch is s->judge_scratch.

@@ -111,7 +111,10 @@ static void take_split(struct reader *r, struct world *w)
 		.n_experts = reader_u8(r) & 1 ? reader_u8(r) % 10 : 0,
 		.o_block = blocks[reader_u8(r) % 3],
 		.down_block = blocks[reader_u8(r) % 3]};
-	w->shape.n_experts_used = w->shape.split.n_experts > 0;
+	struct split_shape *s = &w->shape.split;
+	s->o_lanes = s->n_experts > 0 || s->o_block == 1 ? 0 : s->o_block == 256 ? 4 : 8;
+	s->down_lanes = s->n_experts > 0 ? 0 : s->down_block == 1 ? 32 : s->down_block == 256 ? 4 : 8;
+	w->shape.n_experts_used = s->n_experts > 0;
 }
 
 static void take_want(struct reader *r, struct world *w)

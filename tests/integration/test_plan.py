@@ -50,19 +50,19 @@ def test_machines_on_a_wire_compute_layers_together_and_the_report_says_what_the
     assert none["groups"]["why"] == "off" and none["tpot_s"] == one["tpot_s"] == four["groups"]["without_s"]
     (stage,), a = four["plan"]["stages"], four["account"]
     g = stage["group"]
-    assert four["groups"]["why"] == "formed" and (g["mode"], g["gathers"], g["sums"], g["hub"]) == ("gather", "direct", None, None)
+    assert four["groups"]["why"] == "formed" and (g["mode"], g["gathers"], g["sums"], g["hub"]) == ("mixed", "direct", "all", None)
     assert [m["device"] for m in g["members"]] == ["pi1", "pi2", "pi3", "pi4"] and sum(m["share"] for m in g["members"]) == pytest.approx(1)
-    gathered = 32 * (1.125 * 4096 + 4 * 4096 + 1.125 * 11008 + 4 * 4096)  # of all layers
-    assert g["exchanges"] == g["steps"] == 32 * 4 + 1
-    assert sum(m["received_bytes"] for m in g["members"]) == pytest.approx(3 * gathered + 3 * 4 * 4096)  # and a hidden state to each of the three that follow
+    sent = 32 * (1.125 * 4096 + 4 * 4096 + 4 * 4 * 4096)  # in all layers: gathered for o, and each one's nodes of down's sums
+    assert g["exchanges"] == g["steps"] == 32 * 3 + 1
+    assert sum(m["received_bytes"] for m in g["members"]) == pytest.approx(3 * sent + 3 * 4 * 4096)  # and a hidden state to each of the three that follow
     assert g["exchange_s"] == pytest.approx(stage["exchange_s"]) == pytest.approx(a["exchanges_s"])
     assert four["tpot_s"] == pytest.approx(a["compute_s"] + a["exchanges_s"] + a["head_s"])
     assert (two["plan"]["stages"][0]["group"]["mode"], two["plan"]["stages"][0]["group"]["exchanges"]) == ("reduce", 65)
     text = plan(*args, "--svg", tmp_path / "pis.svg").stdout
-    for words in ("Plan: pi1+pi2+pi3+pi4 32 layers", "Computed together:", "(gather: direct): 129 exchanges in 129 steps take", "25.0 % of each layer", "Without groups a token"):
+    for words in ("Plan: pi1+pi2+pi3+pi4 32 layers", "Computed together:", "(mixed: gathers direct, sums all): 97 exchanges in 97 steps take", "25.0 % of each layer", "Without groups a token"):
         assert words in text, words
     drawn = "".join(xml.etree.ElementTree.parse(tmp_path / "pis.svg").getroot().itertext())
-    assert "together: pi1 25 %, pi2 25 %" in drawn and "gather: direct: 129 exchanges" in drawn
+    assert "together: pi1 25 %, pi2 25 %" in drawn and "mixed: gathers direct, sums all: 97 exchanges" in drawn
     far = said("8B", "--cluster", HOME, "--no-what-if")  # over Wi-Fi it does not pay
     assert far["groups"]["why"] in ("links", "slower") and all(s["group"] is None for s in far["plan"]["stages"])
     assert "no machines compute layers together" in plan("8B", "--cluster", HOME, "--no-what-if").stdout

@@ -9,7 +9,7 @@ static void group_init(struct fixture *f, int32_t n, enum group_mode mode, enum 
 {
 	fixture_init(f, n);
 	f->shape.split = (struct split_shape){
-		.n_heads = 64, .n_kv_heads = 8, .head_dim = 128, .hidden_dim = 8192, .ffn_dim = 28672, .o_block = 32, .down_block = 32};
+		.n_heads = 64, .n_kv_heads = 8, .head_dim = 128, .hidden_dim = 8192, .ffn_dim = 28672, .o_lanes = 8, .down_lanes = 8, .o_block = 32, .down_block = 32};
 	f->shape.hop_bytes = 32768;
 	f->plan.n_groups = 1;
 	struct cost_group *g = &f->plan.groups[0];
@@ -218,7 +218,7 @@ static void streaming_members_are_judged_by_the_layer(void **state)
 		struct member m[3];
 		int32_t layers[2] = {4 + (int32_t)rng_below(&r, 3)}, k = 1 + (int32_t)rng_below(&r, 3);
 		layers[1] = 8 - layers[0];
-		group_init(&f, 2, GROUP_MIXED, GROUP_PAIR);
+		group_init(&f, 2, GROUP_MIXED, GROUP_ALL);
 		struct cluster_device third = f.devices[0];
 		memcpy(third.name, "m2", 3);
 		f.devices[2] = third;

@@ -158,6 +158,43 @@ static void a_model_that_fits_nowhere_is_an_error_with_the_figures(void **state)
 	assert_int_not_equal(t.em.text[0], '\0');
 }
 
+static void groups_come_with_their_members_and_are_timed_as_the_plan_there_is(void **state)
+{
+	(void)state;
+	struct asked t;
+	begin(&t, 3);
+	t.f.shape.split = (struct split_shape){
+		.n_heads = 32, .n_kv_heads = 8, .head_dim = 128, .hidden_dim = 4096, .ffn_dim = 14336, .o_lanes = 8, .down_lanes = 8, .o_block = 32, .down_block = 32};
+	t.f.devices[2].cap_bytes = 1000000; // no room
+	assert_int_equal(find(&t), OK);
+	double plain_s = t.a.token_s;
+	for (int32_t i = 0; i < t.a.plan.n_stages; i++)
+		assert_int_equal(t.a.plan.stages[i].who.n, 1);
+	t.ask.want.allow_groups = true;
+	assert_int_equal(find(&t), OK);
+	assert_int_equal(plan_check(&t.a.plan), OK);
+	assert_true(t.a.token_s < plain_s * 0.8);
+	assert_int_equal(t.a.plan.n_stages, 1);
+	const struct plan_group *who = &t.a.plan.stages[0].who;
+	assert_int_equal(who->n, 2);
+	assert_true(node_id_is(who->nodes[0], ids[0]) && node_id_is(who->nodes[1], ids[1]));
+	assert_int_equal(who->mode, SPLIT_MIXED); // summing for o, too, both would keep all keys
+	assert_int_equal(who->hub, 0);
+	double best_s = t.a.token_s;
+	struct plan current = t.a.plan;
+	t.ask.current = &current;
+	assert_int_equal(find(&t), OK);
+	assert_true(t.a.current_s == best_s && t.a.token_s == best_s);
+	assert_true(t.a.move_s == 0);
+	current.stages[0].who.shares[1] /= 2;
+	assert_int_equal(find(&t), OK);
+	assert_true(t.a.current_s > best_s && t.a.current_s < INFINITY);
+	assert_true(t.a.move_s > 0);
+	t.ask.want.allow_groups = false;
+	assert_int_equal(find(&t), OK);
+	assert_true(isinf(t.a.current_s));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -168,6 +205,7 @@ int main(void)
 		cmocka_unit_test(a_plan_with_somebody_who_is_gone_is_no_plan),
 		cmocka_unit_test(moving_takes_as_long_as_the_slowest_disk),
 		cmocka_unit_test(who_is_left_out_is_named_with_the_reason),
+		cmocka_unit_test(groups_come_with_their_members_and_are_timed_as_the_plan_there_is),
 		cmocka_unit_test(a_model_that_fits_nowhere_is_an_error_with_the_figures),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
 #define HIDDEN 8192.0
 
 static const struct split_shape llama_70b = {
-	.n_heads = 64, .n_kv_heads = 8, .head_dim = 128, .hidden_dim = (int32_t)HIDDEN, .ffn_dim = 28672, .o_block = 32, .down_block = 32};
+	.n_heads = 64, .n_kv_heads = 8, .head_dim = 128, .hidden_dim = (int32_t)HIDDEN, .ffn_dim = 28672, .o_lanes = 8, .down_lanes = 8, .o_block = 32, .down_block = 32};
 
 static void assert_near(double got, double want, double by)
 {
@@ -93,9 +93,9 @@ static double exchange_terms(const struct form *f, int32_t n, double *steps)
 	}
 	for (int32_t i = 0; i < n_sums; i++) {
 		switch (f->sum) {
-		case GROUP_PAIR:
+		case GROUP_ALL:
 			*steps += 1;
-			sum_s += x / r + sw;
+			sum_s += (n - 1) * x / r + sw;
 			break;
 		case GROUP_HUB:
 			*steps += 2;
@@ -148,7 +148,8 @@ static const struct form forms[] = {
 	{GROUP_REDUCE, GROUP_DIRECT, GROUP_HUB, true},
 	{GROUP_REDUCE, GROUP_DIRECT, GROUP_DIRECT, false},
 	{GROUP_REDUCE, GROUP_DIRECT, GROUP_RING, false},
-	{GROUP_REDUCE, GROUP_DIRECT, GROUP_PAIR, false},
+	{GROUP_REDUCE, GROUP_DIRECT, GROUP_ALL, false},
+	{GROUP_MIXED, GROUP_DIRECT, GROUP_ALL, false},
 };
 
 static void pipelines_and_groups_cross_where_the_specification_says(void **state)
@@ -157,13 +158,13 @@ static void pipelines_and_groups_cross_where_the_specification_says(void **state
 	for (int32_t n = 2; n <= 8; n *= 2) {
 		for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
 			struct world w;
-			if ((forms[i].sum == GROUP_PAIR && n > 2) || (forms[i].mode == GROUP_REDUCE && n > 4))
+			if (forms[i].mode == GROUP_REDUCE && n > 4)
 				continue;
 			llama_world(&w, n, 0.001);
-			if (n == 4) // as many lanes as members, whole heads in each
+			if (n == 4 && forms[i].mode == GROUP_REDUCE) { // as many lanes as members, whole heads in each
 				w.shape.split.o_block = w.shape.split.down_block = 256;
-			if (n == 4 && forms[i].mode != GROUP_REDUCE)
-				w.shape.split.o_block = w.shape.split.down_block = 32;
+				w.shape.split.o_lanes = w.shape.split.down_lanes = 4;
+			}
 			double got = crossing_by_judge(&w, n, &forms[i]), want = crossing_by_formula(&forms[i], n);
 			print_message("%d members, %s, %s, %s%s: %.3f ms, %.3f by the formula\n", n, group_mode_words(forms[i].mode),
 				group_form_words(forms[i].gather), group_form_words(forms[i].sum), forms[i].apart ? ", apart" : "", 1e3 * got, 1e3 * want);
@@ -191,7 +192,7 @@ static void the_solver_switches_where_they_cross(void **state)
 		double latest_s = 0;
 		llama_world(&w, n, 0.001);
 		for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
-			if (forms[i].apart || (n > 2 && (forms[i].sum == GROUP_PAIR || forms[i].mode == GROUP_REDUCE))) // heads lie in two sets of lanes
+			if (forms[i].apart || (n > 2 && forms[i].mode == GROUP_REDUCE)) // heads lie in two sets of lanes
 				continue;
 			double s = crossing_by_judge(&w, n, &forms[i]);
 			latest_s = s > latest_s ? s : latest_s;
@@ -228,7 +229,7 @@ static void pi_world(struct world *w, int32_t n, double software_s)
 	world_init(w, n, true);
 	double layer = (4 * 4096.0 * 4096 + 3 * 11008.0 * 4096) / 32 * 18, head = 32000 * 4096.0 / 32 * 18;
 	w->shape = (struct model_shape){.n_layers = 32, .layer_bytes = (uint64_t)layer, .head_bytes = (uint64_t)head, .hop_bytes = 4 * 4096, .kv_bytes = 4 * 4096,
-		.split = {.n_heads = 32, .n_kv_heads = 32, .head_dim = 128, .hidden_dim = 4096, .ffn_dim = 11008, .o_block = 32, .down_block = 32}};
+		.split = {.n_heads = 32, .n_kv_heads = 32, .head_dim = 128, .hidden_dim = 4096, .ffn_dim = 11008, .o_lanes = 8, .down_lanes = 8, .o_block = 32, .down_block = 32}};
 	for (int32_t i = 0; i < n; i++) {
 		w->devices[i].cap_bytes = UINT64_C(8000000000);
 		w->devices[i].cpu_rate = 8.46e9;
@@ -305,7 +306,7 @@ static void a_plan_with_groups_is_never_slower_and_always_the_same(void **state)
 	int32_t n_formed = 0, n_hybrid = 0;
 	(void)state;
 	rng_init(&g, 77);
-	for (int32_t trial = 0; trial < 100; trial++) {
+	for (int32_t trial = 0; trial < 60; trial++) {
 		struct world w;
 		struct solve_result plain, with, again;
 		struct errmsg em;
@@ -329,7 +330,7 @@ static void a_plan_with_groups_is_never_slower_and_always_the_same(void **state)
 		if (with.groups.why != SOLVE_GROUPS_FORMED)
 			assert_memory_equal(&with.plan, &plain.plan, sizeof with.plan);
 	}
-	print_message("groups formed in %d of 100, beside other stages in %d\n", n_formed, n_hybrid);
+	print_message("groups formed in %d of 60, beside other stages in %d\n", n_formed, n_hybrid);
 	assert_true(n_formed > 10);
 }
 
