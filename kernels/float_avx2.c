@@ -101,19 +101,26 @@ INLINE void store_nodes(int32_t n_lanes, const struct nodes_sink *to, int32_t t,
 		sink_lanes(to, t, row, lanes);
 }
 
+// page_due tells whether it is time for prefetch_pages at column i: once in 256.
+INLINE bool page_due(int32_t n_lanes, int32_t i)
+{
+	return n_lanes == FLOAT_LANES ? i % 256 == 0 : (uint32_t)i % 256 < (uint32_t)n_lanes;
+}
+
 // dot_floats is rule 8 for one row and n tokens (1 to TOKENS_AT_ONCE), column i being on lane i mod n_lanes. What the last of n_vectors
 // holds past n_lanes is computed as well, and never looked at.
 INLINE void dot_floats(enum dtype type, int32_t n_lanes, int n_vectors, int n, const struct corner *c)
 {
 	const uint32_t size = type == DTYPE_F32 ? 4 : 2;
+	const int32_t last = c->cols - 8 * n_vectors;
 	__m256 lanes[TOKENS_AT_ONCE][LANE_VECTORS];
 	for (int t = 0; t < n; t++) {
 		for (int l = 0; l < n_vectors; l++)
 			lanes[t][l] = _mm256_setzero_ps();
 	}
 	int32_t i = 0;
-	for (; i + 8 * n_vectors <= c->cols; i += n_lanes) {
-		if (n < TOKENS_AT_ONCE && i % 256 < n_lanes)
+	for (; i <= last; i += n_lanes) {
+		if (n < TOKENS_AT_ONCE && page_due(n_lanes, i))
 			prefetch_pages(c->row + (size_t)i * size);
 		for (int l = 0; l < n_vectors; l++) {
 			__m256 w = load_weights(type, c->row, i + 8 * l);

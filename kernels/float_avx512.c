@@ -71,6 +71,12 @@ INLINE void first_lanes(int32_t n, __mmask16 mask[LANE_VECTORS])
 	mask[1] = (__mmask16)(m >> 16);
 }
 
+// page_due tells whether it is time for prefetch_pages at column i: once in 256.
+INLINE bool page_due(int32_t n_lanes, int32_t i)
+{
+	return n_lanes == FLOAT_LANES ? i % 256 == 0 : (uint32_t)i % 256 < (uint32_t)n_lanes;
+}
+
 INLINE void dot_corner(enum dtype type, int32_t n_lanes, int n_vectors, int n_rows, int n, const struct corner *c)
 {
 	const uint32_t size = type == DTYPE_F32 ? 4 : 2;
@@ -83,7 +89,7 @@ INLINE void dot_corner(enum dtype type, int32_t n_lanes, int n_vectors, int n_ro
 	first_lanes(n_lanes, mask);
 	int32_t i = 0;
 	for (; i + n_lanes <= c->cols; i += n_lanes) {
-		if (n_rows == 1 && i % 256 < n_lanes)
+		if (n_rows == 1 && page_due(n_lanes, i))
 			prefetch_pages(c->row + (size_t)i * size);
 		add_columns(type, n_vectors, n_rows, n, c, i, mask, lanes);
 	}

@@ -90,7 +90,8 @@ INLINE tile_floats node_of(tile_floats (*l)[MICRO], int first, int len, int32_t 
 }
 
 // store_nodes writes n_rows outputs of one token.
-INLINE void store_nodes(int32_t n_lanes, const struct nodes_sink *to, int32_t row, int32_t n_rows, int32_t token, tile_floats (*l)[MICRO], int32_t t)
+INLINE void store_nodes(int32_t n_lanes, const struct nodes_sink *to, int32_t row, int32_t n_rows, int32_t token,
+	tile_floats (*l)[MICRO], int32_t t)
 {
 	float *y = to->y + (size_t)token * to->token_stride + row;
 	if (n_lanes == TILE_LANES) {

@@ -91,7 +91,8 @@ static bool is_poison(const float *x, size_t n)
 	return true;
 }
 
-static struct member run_member(const struct kernels *k, const struct shape *s, const uint8_t *data, const float *x, uint32_t mask, size_t misalign)
+static struct member run_member(const struct kernels *k, const struct shape *s, const uint8_t *data, const float *x, uint32_t mask,
+	size_t misalign)
 {
 	int32_t cols = lanes_cols(s->type, s->cols, mask);
 	struct member m = {.mask = mask, .n_nodes = nodes_count(kernels_lanes(s->type), mask), .node_stride = (size_t)s->rows + 1};
@@ -131,7 +132,8 @@ static void merge_all(struct rng *r, const struct shape *s, const struct member 
 	for (int32_t i = 0; i < n; i++)
 		have[i] = (struct nodes){members[i].mask, members[i].y + (size_t)t * members[i].token_stride, members[i].node_stride};
 	for (; n > 1; n--) {
-		size_t a = rng_below(r, (uint64_t)n), b = (a + 1 + rng_below(r, (uint64_t)n - 1)) % (size_t)n, stride = (size_t)s->rows + rng_below(r, 3);
+		size_t a = rng_below(r, (uint64_t)n), b = (a + 1 + rng_below(r, (uint64_t)n - 1)) % (size_t)n;
+		size_t stride = (size_t)s->rows + rng_below(r, 3);
 		uint32_t mask = have[a].mask | have[b].mask;
 		float *joined = take((size_t)nodes_count(n_lanes, mask) * stride * sizeof(float));
 		nodes_merge(n_lanes, &have[a], &have[b], s->rows, joined, stride);
@@ -150,7 +152,8 @@ static void merge_all(struct rng *r, const struct shape *s, const struct member 
 	free(owned[0]);
 }
 
-static void check_table(const struct kernels *k, struct rng *r, const struct shape *s, const struct split *split, const uint8_t *data, const float *x)
+static void check_table(const struct kernels *k, struct rng *r, const struct shape *s, const struct split *split, const uint8_t *data,
+	const float *x)
 {
 	struct weight w = {.data = data, .type = s->type, .rows = s->rows, .cols = s->cols, .row_bytes = row_bytes_of(s->type, s->cols)};
 	const size_t rows = (size_t)s->rows;
@@ -235,7 +238,8 @@ static void hostile_inputs_join_to_equal_bits_or_nan_together(void **state)
 	struct rng r;
 	rng_init(&r, 3);
 	for (int i = 0; i < 200; i++) {
-		struct shape s = {.type = types[rng_below(&r, ARRAY_LEN(types))], .rows = 1 + (int32_t)rng_below(&r, 19), .n = 1 + (int32_t)rng_below(&r, 9)};
+		struct shape s = {.type = types[rng_below(&r, ARRAY_LEN(types))], .rows = 1 + (int32_t)rng_below(&r, 19)};
+		s.n = 1 + (int32_t)rng_below(&r, 9);
 		s.cols = lanes_block_len(s.type) * (1 + (int32_t)rng_below(&r, lanes_block_len(s.type) == 1 ? 200 : 20));
 		struct split split = draw_split(&r, kernels_lanes(s.type));
 		check(&r, &s, &split, i % 2, (enum ref_input)rng_below(&r, N_REF_INPUTS));
@@ -254,7 +258,8 @@ static void a_long_batch_over_long_rows_joins_too(void **state)
 			int32_t n_lanes = kernels_lanes(types[y]);
 			struct split split = {.n = 3};
 			memcpy(split.masks, n_lanes == 8 ? of8[i] : n_lanes == 4 ? of4[i] : of32[i], sizeof(of8[i]));
-			struct shape s = {.type = types[y], .rows = 17, .cols = n_lanes == 4 ? 256 * 37 : n_lanes == 8 ? 32 * 301 : 1001, .n = i == 1 ? 1 : 70};
+			struct shape s = {.type = types[y], .rows = 17, .cols = 1001, .n = i == 1 ? 1 : 70};
+			s.cols = n_lanes == 4 ? 256 * 37 : n_lanes == 8 ? 32 * 301 : s.cols;
 			check(&r, &s, &split, false, REF_PLAIN);
 		}
 	}
@@ -268,14 +273,16 @@ static void a_mask_picks_whole_blocks_whose_scales_stay(void **state)
 	static const enum dtype kinds[] = {DTYPE_Q4_0, DTYPE_Q4_K};
 	for (int i = 0; i < 100; i++) {
 		enum dtype type = kinds[i % 2];
-		int32_t n_lanes = kernels_lanes(type), len = lanes_block_len(type), n_blocks = 1 + (int32_t)rng_below(&r, 30), cols = n_blocks * len, j = 0;
+		int32_t n_lanes = kernels_lanes(type), len = lanes_block_len(type), j = 0;
+		int32_t n_blocks = 1 + (int32_t)rng_below(&r, 30), cols = n_blocks * len;
 		uint32_t mask = (uint32_t)rng_below(&r, lanes_all(n_lanes)) + 1;
 		float *x = take((size_t)cols * sizeof(float)), *packed = take((size_t)cols * sizeof(float));
 		void *whole_storage, *part_storage;
 		ref_fill(&r, REF_OUTLIERS, x, (size_t)cols);
 		lanes_pack_values(type, x, cols, mask, packed);
 		const struct kernels *k = kernels_find(NULL, NULL);
-		struct acts whole = acts_of(k, type, x, 1, cols, &whole_storage), part = acts_of(k, type, packed, 1, lanes_cols(type, cols, mask), &part_storage);
+		struct acts whole = acts_of(k, type, x, 1, cols, &whole_storage);
+		struct acts part = acts_of(k, type, packed, 1, lanes_cols(type, cols, mask), &part_storage);
 		for (int32_t b = 0; b < n_blocks; b++) {
 			if ((mask >> b % n_lanes & 1) == 0)
 				continue;
@@ -322,8 +329,8 @@ static void nodes_are_the_greatest_aligned_subtrees(void **state)
 		int32_t n_lanes;
 		uint32_t mask;
 		int32_t n;
-	} cases[] = {{8, 0, 0}, {8, 0xff, 1}, {8, 0x0f, 1}, {8, 0xf0, 1}, {8, 0x3c, 2}, {8, 0x1e, 3}, {8, 0x55, 4}, {8, 0x7f, 3}, {8, 0x80, 1}, {4, 3, 1},
-		{4, 6, 2}, {4, 15, 1}, {32, 0xffffffff, 1}, {32, 0xffff, 1}, {32, 0xaaaaaaaa, 16}, {32, 0x7fffffff, 5}, {32, 0x80000000, 1}, {1, 1, 1}};
+	} cases[] = {{8, 0, 0}, {8, 0xff, 1}, {8, 0x0f, 1}, {8, 0xf0, 1}, {8, 0x3c, 2}, {8, 0x1e, 3}, {8, 0x55, 4}, {8, 0x7f, 3}, {8, 0x80, 1},
+		{4, 3, 1}, {4, 6, 2}, {4, 15, 1}, {32, 0xffffffff, 1}, {32, 0xffff, 1}, {32, 0xaaaaaaaa, 16}, {32, 0x7fffffff, 5}, {32, 0x80000000, 1}, {1, 1, 1}};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
 		assert_int_equal(nodes_count(cases[i].n_lanes, cases[i].mask), cases[i].n);
 }
