@@ -49,8 +49,8 @@
 // 20. LOOK-UP of one row (embedding). f32, f16, bf16: exact. q4_0, q5_0, q8_0: (f32)q * d. q4_1, q5_1: fma((f32)q, d, m). q * d has at
 //     most 19 significant bits, so it is exact, and a product followed by an add would give the same bits. q6_k, q3_k: (f32)q * (d * scale),
 //     at most 23 bits, exact. q4_k, q5_k: fma((f32)q, d * scale, -(dmin * min)), every product exact (22 bits).
-// 21. REDUCE PAYLOAD, where a plan asks for it (kernels/reduce_payload.h): bf16 by rule 10; q8, per 32 values (a last block as many as are
-//     left): rule 4's d and q, decoded as (f32)q * d, rounded.
+// 21. SUMS ON THEIR WAY, where a plan asks for it (base/tensor_split.h, payload): a member's nodes are rounded by rule 10 (bf16) or 19 (q8), in the
+//     pieces in which they travel, those that it joins itself as well; so are the sums that travel on.
 #ifndef HEARTH_KERNELS_CANONICAL_H
 #define HEARTH_KERNELS_CANONICAL_H
 
