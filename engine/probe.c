@@ -16,8 +16,9 @@
 #define N_DECODE 5        // slices of a type
 #define N_PREFILL 3
 #define N_WAKES 25        // in one slice
-#define N_STAGE 8         // pairs of visits, of which the first counts for nothing
-#define N_STAGE_PREFILL 3
+#define N_TURNS 15        // of a real stage's slices, one of each kind, of which the first counts for nothing
+#define TURNS_LEAST 3
+#define SLICES 4          // kinds: all layers, short visits twice, a chunk of a prompt
 #define N_THREADS 2       // slices of a number of threads
 #define SAMPLES_MAX 16
 #define HANDOVERS_MAX 64
@@ -31,7 +32,7 @@
 #define FACTOR_LEAST 0.05 // what a visit may cost beside its products: more says that the measurement was disturbed
 #define WORDS_CAP 64
 
-enum step_kind { STEP_FILL, STEP_DECODE, STEP_PREFILL, STEP_WAKE, STEP_THREADS, STEP_WARM, STEP_STAGE, STEP_STAGE_PREFILL, STEP_DISK, STEP_END };
+enum step_kind { STEP_FILL, STEP_DECODE, STEP_PREFILL, STEP_WAKE, STEP_THREADS, STEP_WARM, STEP_STAGE, STEP_DISK, STEP_END };
 
 struct samples {
 	int32_t n;
@@ -65,7 +66,9 @@ struct probe {
 	struct type_figures types[PROFILE_RATES_MAX];
 	int32_t n_trials;
 	struct thread_trial trials[THREAD_TRIALS_MAX];
-	struct samples rested, at_once, stage_prefill; // ns, ns, FLOP/s
+	struct samples at_once, stage_prefill; // ns, FLOP/s
+	int32_t n_rests;
+	double rests[2 * N_TURNS]; // by how many ns a visit after a rest took longer
 	int64_t warm_ns;
 	int64_t wake_ns;
 	int32_t n_handovers;
@@ -259,7 +262,7 @@ enum err probe_open(const struct probe_config *c, struct probe **out, struct err
 	p->buffer_bytes = choose_buffer(p);
 	choose_types(p);
 	choose_trials(p);
-	p->n_all = 8 + p->n_types * (N_DECODE + N_PREFILL) + p->n_trials * N_THREADS + (c->has_weights ? 8 + N_STAGE + N_STAGE_PREFILL : 0);
+	p->n_all = 8 + p->n_types * (N_DECODE + N_PREFILL) + p->n_trials * N_THREADS + (c->has_weights ? 8 + N_TURNS * SLICES : 0);
 	enum err e = probe_products_open(c->kernels, p->buffer_bytes, &p->products, em);
 	if (e != OK) {
 		probe_close(p);
@@ -386,28 +389,40 @@ static bool step_warm(struct probe *p)
 	return false;
 }
 
-static bool step_stage(struct probe *p)
+// measure_rest takes short visits, of which a rest is a large part: of long ones the difference would drown in what disturbs them.
+static void measure_rest(struct probe *p, bool counts)
 {
-	if (p->stage == NULL || p->at >= N_STAGE || (p->at > 2 && !has_time(p)))
-		return false;
-	int64_t rested = probe_stage_decode(p->stage, true), at_once = probe_stage_decode(p->stage, false);
-	if (p->at == 0)
-		return true;
-	add(&p->rested, (double)rested);
-	add(&p->at_once, (double)at_once);
-	return true;
+	int64_t rested = probe_stage_visit(p->stage, true), at_once = probe_stage_visit(p->stage, false);
+	if (counts && rested > 0 && at_once > 0)
+		p->rests[p->n_rests++] = (double)(rested - at_once);
 }
 
-static bool step_stage_prefill(struct probe *p)
+static void measure_chunk(struct probe *p, int32_t layer, bool counts)
 {
-	if (p->stage == NULL || p->at >= N_STAGE_PREFILL || (p->at > 1 && !has_time(p)))
-		return false;
-	double flop = (double)probe_stage_layer_flop(p->c.model, 0), rate = p->n_types > 0 ? rate_of(&p->types[0].prefill) : 0;
+	double flop = (double)probe_stage_layer_flop(p->c.model, layer), rate = p->n_types > 0 ? rate_of(&p->types[0].prefill) : 0;
 	double n = rate > 0 && flop > 0 ? rate * SLICE_NS / 1e9 / flop : PROBE_BATCH;
 	int32_t n_tokens = n >= PROBE_BATCH ? PROBE_BATCH : n > 16 ? (int32_t)n : 16;
-	int64_t ns = probe_stage_prefill(p->stage, n_tokens);
-	if (ns > 0 && p->at > 0)
+	int64_t ns = probe_stage_prefill(p->stage, layer, n_tokens);
+	if (counts && ns > 0)
 		add(&p->stage_prefill, flop * n_tokens * 1e9 / (double)ns);
+}
+
+// step_stage: the kinds take turns, so that each is spread over the whole time. Machines that others share are fast and slow for a second or so.
+static bool step_stage(struct probe *p)
+{
+	int32_t turn = p->at / SLICES;
+	if (p->stage == NULL || turn >= N_TURNS || (turn >= TURNS_LEAST && !has_time(p)))
+		return false;
+	switch (p->at % SLICES) {
+	case 0: {
+		int64_t ns = probe_stage_decode(p->stage);
+		if (turn > 0)
+			add(&p->at_once, (double)ns);
+		break;
+	}
+	case 2: measure_chunk(p, turn % probe_stage_n_layers(p->stage), turn > 0); break;
+	default: measure_rest(p, turn > 0); break;
+	}
 	return true;
 }
 
@@ -427,7 +442,7 @@ static bool step_disk(struct probe *p)
 
 bool probe_step(struct probe *p)
 {
-	static bool (*const steps[])(struct probe *) = {step_fill, step_decode, step_prefill, step_wake, step_threads, step_warm, step_stage, step_stage_prefill,
+	static bool (*const steps[])(struct probe *) = {step_fill, step_decode, step_prefill, step_wake, step_threads, step_warm, step_stage,
 		step_disk};
 	if (p->kind == STEP_END)
 		return false;
@@ -486,9 +501,7 @@ static double prefill_factor(const struct probe *p)
 // visit_ns: threads that wake, or what a real visit took longer after a rest; and handing over to the thread that computes.
 static uint64_t visit_ns(const struct probe *p)
 {
-	double rested = time_of(&p->rested), at_once = time_of(&p->at_once), ns = (double)p->wake_ns;
-	if (rested > 0 && at_once > 0 && rested - at_once > ns)
-		ns = rested - at_once;
+	double rest = median_of(p->rests, p->n_rests), ns = rest > (double)p->wake_ns ? rest : (double)p->wake_ns;
 	ns += 2 * median_of(p->handovers, p->n_handovers);
 	return ns < (double)PROFILE_VISIT_NS_MAX ? (uint64_t)ns : PROFILE_VISIT_NS_MAX;
 }

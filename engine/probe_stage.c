@@ -130,17 +130,27 @@ int64_t probe_stage_warm(struct probe_stage *s, int32_t layer)
 	return run(s, layer, layer + 1, 0, 1);
 }
 
-int64_t probe_stage_decode(struct probe_stage *s, bool rested)
+static int64_t decode(struct probe_stage *s, int32_t n_layers)
 {
-	const struct timespec rest = {.tv_nsec = REST_NS};
-	if (rested)
-		nanosleep(&rest, NULL);
-	int64_t ns = run(s, 0, s->n_layers, s->pos, 1);
+	int64_t ns = run(s, 0, n_layers, s->pos, 1);
 	s->pos = s->pos + 1 < CTX ? s->pos + 1 : 0;
 	return ns;
 }
 
-int64_t probe_stage_prefill(struct probe_stage *s, int32_t n_tokens)
+int64_t probe_stage_decode(struct probe_stage *s)
 {
-	return run(s, 0, 1, 0, n_tokens);
+	return decode(s, s->n_layers);
+}
+
+int64_t probe_stage_visit(struct probe_stage *s, bool rested)
+{
+	const struct timespec rest = {.tv_nsec = REST_NS};
+	if (rested)
+		nanosleep(&rest, NULL);
+	return decode(s, s->n_layers < LAYERS_LEAST ? s->n_layers : LAYERS_LEAST);
+}
+
+int64_t probe_stage_prefill(struct probe_stage *s, int32_t layer, int32_t n_tokens)
+{
+	return run(s, layer, layer + 1, 0, n_tokens);
 }

@@ -28,9 +28,11 @@ int32_t probe_stage_n_layers(const struct probe_stage *s);
 const uint64_t *probe_stage_bytes_by_type(const struct probe_stage *s); // (DTYPE_ID_MAX + 1), of all its layers
 // probe_stage_warm computes one token in one layer (from 0), which brings its weights into memory; returns nanoseconds, 0: it failed.
 int64_t probe_stage_warm(struct probe_stage *s, int32_t layer);
-// probe_stage_decode computes one token in all layers, at once or after a rest in which threads fall asleep; nanoseconds, 0: it failed.
-int64_t probe_stage_decode(struct probe_stage *s, bool rested);
-// probe_stage_prefill computes n_tokens of a prompt in one layer, n_tokens at most PROBE_BATCH; nanoseconds, 0: it failed.
-int64_t probe_stage_prefill(struct probe_stage *s, int32_t n_tokens);
+// probe_stage_decode computes one token in all layers; nanoseconds, 0: it failed.
+int64_t probe_stage_decode(struct probe_stage *s);
+// probe_stage_visit computes one token in few layers, at once or after a rest in which threads fall asleep; likewise.
+int64_t probe_stage_visit(struct probe_stage *s, bool rested);
+// probe_stage_prefill computes n_tokens of a prompt in one layer (from 0), n_tokens at most PROBE_BATCH; likewise.
+int64_t probe_stage_prefill(struct probe_stage *s, int32_t layer, int32_t n_tokens);
 
 #endif
