@@ -9,6 +9,8 @@
 #define BOUND 4.0            // deviations: Wi-Fi has longer tails than a normal distribution
 #define NOISE_US2 400.0      // variance of a round trip at least: clocks and schedulers are no better than 20 us
 #define STANDS_OUT 100.0     // squared: a slope of ten deviations is known within a tenth, mostly
+#define TOO_LATE 2.0         // times what a payload took at best: the far end was busy
+#define FORGETS 1.05         // with each payload the best one counts for less: a link that has become slower is believed after some tens
 #define SLOW_US_PER_BYTE 1.0 // 1 MB/s: while nothing is known, a payload takes this long
 #define BUSY_ROOM 1.25       // how much longer than known the link counts as busy
 #define BUSY_MAX_US 10000000.0 // more would be a guess gone wrong
@@ -110,14 +112,25 @@ static double bound_of(const struct link_stats *s, double k)
 	return (k > 0 ? k : 0) + BOUND * root(variance(s) / s->sum_bytes_squared);
 }
 
+// is_too_late also notes how fast a payload has been.
+static bool is_too_late(struct link_stats *s, double late_us)
+{
+	double took = ((late_us > 0 ? late_us : 0) + BOUND * root(variance(s))) / s->probe_bytes, least = s->least_us_per_byte * FORGETS;
+	s->least_us_per_byte = least > 0 && least < took ? least : took;
+	return took > TOO_LATE * s->least_us_per_byte;
+}
+
 static void add_probe(struct link_stats *s, double us)
 {
 	bool is_sure;
 	if (s->n_idle < IDLE_LEAST)
 		return; // nothing to compare with
+	double late_us = us - mean(s);
+	if (is_too_late(s, late_us))
+		return;
 	s->n_probes++;
 	s->sum_bytes_squared += s->probe_bytes * s->probe_bytes;
-	s->sum_bytes_late += s->probe_bytes * (us - mean(s));
+	s->sum_bytes_late += s->probe_bytes * late_us;
 	double k = slope(s, &is_sure);
 	s->us_per_byte = is_sure ? k : bound_of(s, k);
 	if (s->n_probes < PROBES_HELD)

@@ -3,7 +3,8 @@
 // Round trips are those of pings on an idle link; how long it is busy with what was sent is known roughly, and pings that stand behind a payload count
 // for the rate only: behind a frame of b bytes a ping returns b / rate later than it would alone. Each such ping gives one bad estimate; the
 // slope over many, of all sizes, with the idle mean as the line's beginning, gives a good one. Whether it is good follows from the deviation of idle round
-// trips: a rate is only told when it stands out of the noise, else a bound below it.
+// trips: a rate is only told when it stands out of the noise, else a bound below it. A payload also sets the far end to work, with every core: a ping
+// that returns much later than the best of its kind lately did has waited for that, and tells nothing of the link.
 //
 // What is old counts less: sums and the histogram are halved when they are full. Fixed size, integers and IEEE doubles: the same on every machine.
 // Pure. What a peer sends back is checked: a cookie that is not that of a ping under way is no measurement.
@@ -25,6 +26,7 @@ struct link_stats {
 	uint32_t weight; // of all buckets
 	double n_idle, sum_us, sum_squares;
 	double n_probes, sum_bytes_squared, sum_bytes_late; // bytes^2; bytes times microseconds later than idle
+	double least_us_per_byte; // that a payload took lately, with what noise may hide of it; 0: none was measured
 	double us_per_byte;     // as far as is known, or a bound above it; 0: nothing is known
 	int64_t busy_until_ns;  // what was sent is on its way until then
 	int64_t probed_ns;      // when the last ping behind a payload was sent

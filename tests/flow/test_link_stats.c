@@ -14,13 +14,14 @@
 #define MS INT64_C(1000000)
 #define S INT64_C(1000000000)
 
-// A link in one direction, whose far end answers at once.
+// A link in one direction, whose far end answers at once, or is busy with the payload first.
 struct line {
 	struct link_stats s;
 	struct rng rng;
 	int64_t now, free_ns; // when what was sent has gone
 	double trip_us, rate;  // bytes/s
 	double jitter_us;      // mean of what a trip takes longer, exponentially
+	double busy_us, busy_share; // so long, in this share of the payloads
 };
 
 static struct line line(double trip_us, double rate, double jitter_us)
@@ -48,8 +49,9 @@ static bool payload(struct line *l, uint64_t bytes)
 {
 	l->free_ns = (l->free_ns > l->now ? l->free_ns : l->now) + (int64_t)((double)bytes / l->rate * 1e9);
 	bool wants_ping = link_stats_sent(&l->s, bytes, l->now);
+	int64_t busy_ns = rng_u01(&l->rng) < l->busy_share ? (int64_t)(l->busy_us * 1000) : 0;
 	if (wants_ping)
-		assert_true(link_stats_ponged(&l->s, (uint64_t)l->now, l->now + trip_ns(l)));
+		assert_true(link_stats_ponged(&l->s, (uint64_t)l->now, l->now + trip_ns(l) + busy_ns));
 	return wants_ping;
 }
 
@@ -136,6 +138,30 @@ static void a_links_rate_stands_out_of_its_jitter(void **state)
 		assert_true(is_within(f.mean_us, cases[i].trip_us + cases[i].jitter_us, 0.1));
 		assert_true(is_within((double)f.rate_bps, cases[i].rate, 0.2));
 	}
+}
+
+static void a_far_end_that_computes_does_not_make_the_link_slow(void **state)
+{
+	(void)state;
+	for (int32_t percent = 10; percent <= 70; percent += 20) {
+		struct line l = line(300, 118e6, 50);
+		l.busy_us = 9000; // as long as an output head
+		l.busy_share = percent / 100.0;
+		live(&l, 60, 8192);
+		struct link_figures f = figures(&l);
+		assert_true(f.rate_bps == 0 || f.rate_bps > 50000000);
+		assert_true(f.rate_bps > 0 || f.rate_least_bps > 8000000);
+	}
+}
+
+static void a_link_that_becomes_slow_is_believed(void **state)
+{
+	(void)state;
+	struct line l = line(2000, 25e6, 500);
+	live(&l, 60, 262144);
+	l.rate = 3e6;
+	live(&l, 180, 262144);
+	assert_true(is_within((double)figures(&l).rate_bps, 3e6, 0.2));
 }
 
 static void small_frames_on_a_fast_link_tell_a_bound_only(void **state)
@@ -267,6 +293,8 @@ int main(void)
 		cmocka_unit_test(round_trips_are_a_distribution),
 		cmocka_unit_test(a_quiet_link_is_known_within_a_per_cent),
 		cmocka_unit_test(a_links_rate_stands_out_of_its_jitter),
+		cmocka_unit_test(a_far_end_that_computes_does_not_make_the_link_slow),
+		cmocka_unit_test(a_link_that_becomes_slow_is_believed),
 		cmocka_unit_test(small_frames_on_a_fast_link_tell_a_bound_only),
 		cmocka_unit_test(a_ping_behind_a_payload_is_no_round_trip_of_an_idle_link),
 		cmocka_unit_test(frames_that_wait_for_each_other_are_not_measured),
