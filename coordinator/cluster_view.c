@@ -11,6 +11,7 @@
 #define RATE_DEFAULT 12.5e6
 #define RATE_MIN 1e3         // of a link: none that steps went over is slower, and of two in a row cluster_check still takes the rate
 #define CPU_RATE_DEFAULT 5e9 // the slowest machine anybody joins with
+#define TRIPS_FEW 32         // half a minute of them
 #define VISIT_MAX_S 1.0      // cluster_check would take more; nobody's engine has it
 
 // rate_of_any returns the rate of a type that is like any other: weights are read, whatever they are.
@@ -101,6 +102,13 @@ static bool is_known(const struct link_figures *f)
 	return f != NULL && f->n > 0;
 }
 
+// delay_of: the mean, which is what tokens wait for. Of few round trips one that met a busy moment would be most of it.
+static double delay_of(const struct link_figures *f)
+{
+	double mean_us = f->mean_us, typical_us = 2.0 * f->p50_us;
+	return (f->n < TRIPS_FEW && typical_us > 0 && typical_us < mean_us ? typical_us : mean_us) / 2e6;
+}
+
 // one_way makes a link of what one end knows, and of what the other end knows where that says more.
 static struct cluster_link one_way(const struct link_figures *there, const struct link_figures *back)
 {
@@ -108,7 +116,7 @@ static struct cluster_link one_way(const struct link_figures *there, const struc
 	struct cluster_link l = {.delay_s = DELAY_DEFAULT_S, .rate = RATE_DEFAULT, .derived = true};
 	if (!is_known(f))
 		return l;
-	l.delay_s = (double)f->mean_us / 2e6;
+	l.delay_s = delay_of(f);
 	if (is_known(there) && there->rate_bps > 0)
 		l.rate = (double)there->rate_bps;
 	else if (is_known(back) && back->rate_bps > 0)

@@ -148,6 +148,19 @@ static void a_way_has_half_the_mean_round_trip(void **state)
 	assert_true(is_near(way(0, 3)->delay_s, 0.003)); // as the other end sees it
 }
 
+static void one_late_round_trip_of_few_is_not_believed(void **state)
+{
+	(void)state;
+	struct figures f;
+	figures_init(&f);
+	f.to[1] = (struct link_figures){.n = 5, .p50_us = 400, .p90_us = 12000, .p99_us = 12000, .mean_us = 2800};
+	make(&f);
+	assert_true(is_near(way(0, 1)->delay_s, 0.0004));
+	f.to[1].n = 200; // a link that is like that
+	make(&f);
+	assert_true(is_near(way(0, 1)->delay_s, 0.0014));
+}
+
 static void nodes_that_never_met_are_joined_through_the_coordinator(void **state)
 {
 	(void)state;
@@ -341,6 +354,7 @@ int main(void)
 		cmocka_unit_test(an_observation_that_no_machine_can_have_is_not_believed),
 		cmocka_unit_test(a_type_that_was_not_measured_has_the_rate_of_another),
 		cmocka_unit_test(a_way_has_half_the_mean_round_trip),
+		cmocka_unit_test(one_late_round_trip_of_few_is_not_believed),
 		cmocka_unit_test(nodes_that_never_met_are_joined_through_the_coordinator),
 		cmocka_unit_test(a_way_slower_than_any_spoils_no_other),
 		cmocka_unit_test(an_unknown_way_is_a_guess_and_says_so),
