@@ -140,7 +140,8 @@ static double send_s(const struct ring *r, int32_t link, int32_t from, int32_t t
 	return begin + all_s;
 }
 
-static double walk_chunk(struct ring *r, double t, int32_t pos, int32_t n)
+// walk_chunk: the last stage answers the last chunk with its last row, earlier ones with none.
+static double walk_chunk(struct ring *r, double t, int32_t pos, int32_t n, bool is_last)
 {
 	const struct cost_plan *p = r->c->plan;
 	const struct cost_batch b = cost_chunk((uint64_t)pos, n);
@@ -152,7 +153,7 @@ static double walk_chunk(struct ring *r, double t, int32_t pos, int32_t n)
 			t = r->free_s[i] = cost_runner_visit(&r->runners[i], round, t, &b, &use);
 		}
 	}
-	return send_s(r, p->n_stages, p->stages[p->n_stages - 1].device, p->head, n, t);
+	return send_s(r, p->n_stages, p->stages[p->n_stages - 1].device, p->head, is_last, t);
 }
 
 enum err cost_ttft(const struct cost_case *c, int32_t n_prompt, int32_t chunk, struct arena *scratch, double *out)
@@ -166,7 +167,7 @@ enum err cost_ttft(const struct cost_case *c, int32_t n_prompt, int32_t chunk, s
 	for (int32_t pos = 0; e == OK && pos < n_prompt; pos += chunk) {
 		int32_t n = n_prompt - pos < chunk ? n_prompt - pos : chunk;
 		// With several rounds the units would be used out of their order, were two chunks on the way.
-		end = walk_chunk(&r, c->plan->n_rounds > 1 ? end : 0, pos, n);
+		end = walk_chunk(&r, c->plan->n_rounds > 1 ? end : 0, pos, n, pos + n == n_prompt);
 	}
 	*out = end + cost_head_s(c, 1);
 	scratch->used = used;
