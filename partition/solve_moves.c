@@ -2,13 +2,14 @@
 // two or three units and to unequal rounds; moves find what it misses, and layers of unequal sizes their place.
 #include "partition/solve_inside.h"
 
-#define WORK_MAX 30000000     // units walked by the judge and layers by the bound, for all candidates together: a tenth of a second
+#define WORK_MAX 60000000     // units walked by the judge and layers by the bound, for all candidates together: a fifth of a second
 #define WORK_MANY_MAX 1500000 // of more devices than subsets are made of behind one access point, where the tables leave little to find
 #define SMALL_RING 4           // stages: every order is tried
 #define SMALL_UNITS 96         // of the model: what is near is tried with other streams, too
 #define NEAR_ENOUGH 1.05       // times the present plan's time
 #define STREAM_STEPS 3
 #define STREAM_TRIES 24        // numbers of streamed units of one stage
+#define HEADS_MOVED 2 // and back
 #define JUDGE_TOKENS 44
 
 struct climb {
@@ -18,7 +19,7 @@ struct climb {
 	int64_t work_left;
 	bool has_moved;
 	int32_t n_ends;
-	struct cost_plan ends[SOLVE_KEPT];
+	struct cost_plan ends[SOLVE_KEPT + HEADS_MOVED];
 };
 
 static int32_t find_stage(const struct cost_plan *p, int32_t device)
@@ -378,8 +379,22 @@ static void climb_from(struct climb *c)
 		}
 		move_small(c);
 	} while (c->has_moved && c->work_left > 0 && !was_here(c));
-	if (c->n_ends < SOLVE_KEPT)
+	if (c->n_ends < SOLVE_KEPT + HEADS_MOVED)
 		c->ends[c->n_ends++] = c->at.plan;
+}
+
+// move_head climbs from a plan with its output head in the other memory of its machine.
+static void move_head(struct climb *c, const struct cost_plan *p)
+{
+	struct cost_plan tried = *p;
+	tried.head_on_accel = !p->head_on_accel;
+	if (!solve_head_fits(c->s->w, tried.head_on_accel))
+		return;
+	solve_seats_place(c->s, tried.head_on_accel);
+	c->at = (struct solve_candidate){.score.value = INFINITY, .score.token_s = INFINITY};
+	try_plan(c, &tried);
+	if (c->at.score.value < INFINITY)
+		climb_from(c);
 }
 
 void solve_moves(struct solver *s)
@@ -387,10 +402,14 @@ void solve_moves(struct solver *s)
 	struct solve_candidate best = s->kept[0];
 	bool has_many = s->hops == SOLVE_HOPS_SUM && s->n_seats > SOLVE_SUBSET_DEVICES;
 	struct climb c = {.s = s, .work_left = has_many ? WORK_MANY_MAX : WORK_MAX};
-	for (int32_t i = 0; i < s->n_kept; i++) {
-		c.at = s->kept[i];
-		climb_from(&c);
-		if (solve_is_better(&c.at, &best))
+	for (int32_t i = 0; i < s->n_kept + HEADS_MOVED; i++) {
+		if (i >= s->n_kept) {
+			move_head(&c, &best.plan);
+		} else {
+			c.at = s->kept[i];
+			climb_from(&c);
+		}
+		if (c.at.score.value < INFINITY && solve_is_better(&c.at, &best))
 			best = c.at;
 	}
 	s->kept[0] = best;
