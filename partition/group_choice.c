@@ -5,7 +5,7 @@
 #define SEEDS_MAX 16
 #define SETS_MAX 128
 #define SETS_OF_SIZE 3 // that are tried: equal machines make many equal sets
-#define SHARE_UNITS 960.0 // of the largest share; divisible by many
+#define GATHER_PARTS 64 // of a layer, where rows are cut
 
 struct way_figures {
 	double fixed_s, per_byte_s; // INFINITY: they do not reach each other
@@ -14,6 +14,7 @@ struct way_figures {
 struct choice {
 	const struct solver *s;
 	double layer_bytes, payload; // of one layer with its KV; of its exchanges
+	double worst_s;              // what a layer takes somewhere in the plan without groups
 	int32_t n;
 	int32_t devices[CHOICE_DEVICES_MAX];
 	double rates[CHOICE_DEVICES_MAX];
@@ -23,7 +24,7 @@ struct choice {
 // Members by place among the devices of a choice.
 struct set {
 	uint32_t mask;
-	double layer_s, ratio; // ratio: to what its slowest member takes alone
+	double layer_s, ratio; // ratio: to what a layer takes its slowest member, or the slowest stage of the plan without groups
 };
 
 bool group_may(const struct solver *s, int32_t device)
@@ -141,7 +142,7 @@ static void grow_from(const struct choice *c, int32_t seed, struct set *sets, in
 		if (!(next_s < INFINITY))
 			break;
 		g = next;
-		struct set fresh = {g.mask, next_s, next_s / (c->layer_bytes / g.rate_least)};
+		struct set fresh = {g.mask, next_s, next_s / solve_most(c->layer_bytes / g.rate_least, c->worst_s)};
 		if (fresh.ratio < best->ratio)
 			*best = fresh;
 		if (fresh.ratio < 1)
@@ -161,14 +162,42 @@ static void put_figures(const struct solver *s, struct group_pick *p)
 	}
 }
 
-static void share_by_rates(const struct solver *s, struct cost_group *g)
+// room_of is the part of so many layers that a member's memory holds.
+static double room_of(const struct solver *s, int32_t device, int32_t n_layers)
 {
-	double most = 0;
-	for (int32_t i = 0; i < g->n_members; i++)
-		most = solve_most(most, rate_of(s, g->devices[i], g->n_members));
-	for (int32_t i = 0; i < g->n_members; i++) {
-		g->shares[i] = (uint32_t)(rate_of(s, g->devices[i], g->n_members) / most * SHARE_UNITS + 0.5);
+	const struct cluster_device *d = &s->w->cluster->devices[device];
+	double layer = (double)s->w->shape->layer_bytes + (double)s->w->shape->kv_bytes * (double)s->w->params.kv_alloc;
+	double room = (double)d->cap_bytes - (double)d->reserved_bytes + (double)d->accel_bytes;
+	room -= device == s->w->head ? (double)s->w->shape->head_bytes : 0;
+	return room / layer / n_layers;
+}
+
+// share_by_rates deals a layer in as many parts as its mode has, one after the other to whom it makes slowest least; first while memory holds them, then
+// to those with a disk, then to anybody.
+static void share_by_rates(const struct solver *s, struct cost_group *g, int32_t n_layers, bool by_heads)
+{
+	const struct split_shape *shape = &s->w->shape->split;
+	int32_t n_parts = g->mode != GROUP_GATHER ? shape->down_lanes : by_heads ? shape->n_kv_heads : GATHER_PARTS, n = g->n_members;
+	double rooms[GROUP_MEMBERS_MAX], rates[GROUP_MEMBERS_MAX];
+	for (int32_t i = 0; i < n; i++) {
+		rooms[i] = room_of(s, g->devices[i], n_layers);
+		rates[i] = rate_of(s, g->devices[i], n);
+		g->shares[i] = 0;
 		g->n_streamed[i] = COST_STREAM_LEAST;
+	}
+	for (int32_t part = 0; part < n_parts; part++) {
+		int32_t best = -1, best_kind = 0;
+		double best_s = INFINITY;
+		for (int32_t i = 0; i < n; i++) {
+			double share = (g->shares[i] + 1.0) / n_parts, share_s = share / rates[i];
+			int32_t kind = share <= rooms[i] ? 0 : s->w->cluster->devices[g->devices[i]].disk_rate > 0 ? 1 : 2;
+			if (best >= 0 && (kind > best_kind || (kind == best_kind && share_s >= best_s)))
+				continue;
+			best = i;
+			best_kind = kind;
+			best_s = share_s;
+		}
+		g->shares[best]++;
 	}
 }
 
@@ -216,27 +245,48 @@ static void try_forms(const struct solver *s, const struct cost_group *g, struct
 	best->exchange_s = traffic.seconds;
 }
 
-void group_choose(const struct solver *s, struct group_pick *p)
+void group_choose(const struct solver *s, struct group_pick *p, enum group_mode mode, int32_t n_layers, bool by_heads)
 {
 	static const enum group_form sums[] = {GROUP_ALL, GROUP_DIRECT, GROUP_HUB};
 	struct cost_group g = p->group;
-	g.gather_form = g.sum_form = GROUP_DIRECT;
 	p->layer_s = INFINITY;
 	p->exchange_s = 0;
-	g.mode = GROUP_GATHER;
-	try_forms(s, &g, p);
-	g.gather_form = GROUP_HUB;
-	g.hub = find_hub(s->w->cluster, &g);
-	try_forms(s, &g, p);
-	g.gather_form = GROUP_DIRECT;
+	g.mode = mode;
+	g.gather_form = g.sum_form = GROUP_DIRECT;
 	g.hub = 0; // a star's centre is the lead
-	for (size_t i = 0; i < ARRAY_LEN(sums); i++) {
+	share_by_rates(s, &g, n_layers, by_heads);
+	for (size_t i = 0; i < ARRAY_LEN(sums) && mode != GROUP_GATHER; i++) {
 		g.sum_form = sums[i];
-		g.mode = GROUP_MIXED;
-		try_forms(s, &g, p);
-		g.mode = GROUP_REDUCE;
 		try_forms(s, &g, p);
 	}
+	if (mode == GROUP_GATHER) {
+		try_forms(s, &g, p);
+		g.gather_form = GROUP_HUB;
+		g.hub = find_hub(s->w->cluster, &g);
+		try_forms(s, &g, p);
+	}
+	put_figures(s, p);
+}
+
+void group_choose_any(const struct solver *s, struct group_pick *p, int32_t n_layers)
+{
+	struct group_pick best = *p;
+	best.layer_s = INFINITY;
+	for (int32_t mode = GROUP_GATHER; mode <= GROUP_REDUCE; mode++) {
+		struct group_pick tried = *p;
+		group_choose(s, &tried, (enum group_mode)mode, n_layers, false);
+		if (mode == GROUP_GATHER || tried.layer_s < best.layer_s * (1 - SOLVE_EQUAL))
+			best = tried;
+	}
+	*p = best;
+}
+
+void group_measure(const struct solver *s, struct group_pick *p)
+{
+	struct cost_group g = p->group;
+	p->layer_s = INFINITY;
+	p->exchange_s = 0;
+	try_forms(s, &g, p);
 	put_figures(s, p);
 }
 
@@ -253,7 +303,6 @@ static void put_members(const struct choice *c, uint32_t mask, struct cost_group
 		g->devices[i] = g->devices[0];
 		g->devices[0] = c->s->w->head;
 	}
-	share_by_rates(c->s, g);
 }
 
 static void sort_sets(struct set *sets, int32_t n)
@@ -267,9 +316,9 @@ static void sort_sets(struct set *sets, int32_t n)
 	}
 }
 
-int32_t group_picks(const struct solver *s, struct group_pick out[GROUP_PICKS_MAX], struct group_pick *best)
+int32_t group_picks(const struct solver *s, double worst_s, struct group_pick out[GROUP_PICKS_MAX], struct group_pick *best)
 {
-	struct choice c = {.s = s, .layer_bytes = s->layer_mean_bytes + kv_of(s)};
+	struct choice c = {.s = s, .layer_bytes = s->layer_mean_bytes + kv_of(s), .worst_s = worst_s};
 	const struct split_shape *d = &s->w->shape->split;
 	struct set sets[SETS_MAX], nearest = {.ratio = INFINITY};
 	int32_t n_sets = 0, n = 0, n_of_size[GROUP_MEMBERS_MAX + 1] = {0};
@@ -282,15 +331,15 @@ int32_t group_picks(const struct solver *s, struct group_pick out[GROUP_PICKS_MA
 	for (int32_t i = 0; i < n_sets && n < GROUP_PICKS_MAX; i++) {
 		struct group_pick *p = &out[n];
 		put_members(&c, sets[i].mask, &p->group);
-		group_choose(s, p);
-		if (p->layer_s < p->slowest_s && n_of_size[p->group.n_members]++ < SETS_OF_SIZE)
+		group_choose_any(s, p, s->n_layers);
+		if (p->layer_s < solve_most(p->slowest_s, worst_s) && n_of_size[p->group.n_members]++ < SETS_OF_SIZE)
 			n++;
 	}
 	if (n > 0) {
 		*best = out[0];
 	} else if (nearest.mask != 0) {
 		put_members(&c, nearest.mask, &best->group);
-		group_choose(s, best);
+		group_choose_any(s, best, s->n_layers);
 	}
 	for (int32_t i = 1; i < n; i++) { // by what they turned out to take
 		struct group_pick at = out[i];

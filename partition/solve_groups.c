@@ -3,10 +3,15 @@
 
 #include "partition/cost_round.h"
 
-#define WORK_MAX 400000      // layers of members that the closed form walks over, three times each: some forty milliseconds
+#define WORK_MAX 600000      // layers of members that the closed form walks over, three times each: some forty milliseconds
 #define WORK_MANY_MAX 100000 // of more machines than subsets are made of behind one access point: ten, as the rest takes thirty
-#define STARTS_KEPT 3   // that are improved by moves and judged
-#define BALANCE_STEPS 4
+#define POLISH_MAX 24
+#define POLISH_MANY_MAX 4
+#define SEATS_FEW 8 // machines of which each start can be balanced before the best are taken
+#define STARTS_KEPT 4   // that are improved by moves and judged
+#define NEAR 1.2        // what may become better than the plan there is
+#define EACH_TO_EACH 4  // members that give parts of layers each to each
+#define BALANCE_MOST 4  // parts of a layer that change hands at once
 #define STREAM_LEVELS 8 // between as few streamed units as fit and as many as the disk reads in a token's time
 #define EVAL_WORK 200   // of a plan, beside its layers
 
@@ -18,6 +23,7 @@ struct start {
 struct search {
 	struct solver *s;
 	int64_t work_left;
+	int32_t polish_left; // plans that the judge may still be asked about
 	int32_t n_picks;
 	struct group_pick picks[GROUP_PICKS_MAX];
 	int32_t n_starts;
@@ -104,64 +110,96 @@ static bool try_plan(struct search *q, struct start *at, const struct cost_plan 
 
 // ---- Shares
 
-// shift_shares gives each member a share in inverse proportion to what its part takes, half of the way.
-static void shift_shares(const struct solver *s, struct cost_plan *p, int32_t stage)
-{
-	struct cost_case c = case_of(s, p);
-	struct cost_group *g = &p->groups[group_at(p, stage)];
-	double z_s[GROUP_MEMBERS_MAX], shares[GROUP_MEMBERS_MAX], sum = 0, most = 0;
-	cost_members_s(&c, stage, z_s);
-	for (int32_t i = 0; i < g->n_members; i++)
-		sum += z_s[i] / g->n_members;
-	for (int32_t i = 0; i < g->n_members; i++) {
-		shares[i] = g->shares[i] * (0.5 + 0.5 * solve_least(4, z_s[i] > 0 ? sum / z_s[i] : 4));
-		most = solve_most(most, shares[i]);
-	}
-	for (int32_t i = 0; i < g->n_members; i++)
-		g->shares[i] = (uint32_t)(shares[i] / most * 960 + 0.5);
-}
-
-// cap_shares takes from members what their memory does not hold, and gives it to the others.
-static void cap_shares(const struct solver *s, struct cost_group *g, int32_t n_layers)
-{
-	double kv = (double)s->w->shape->kv_bytes * (double)s->w->params.kv_alloc, want[GROUP_MEMBERS_MAX], cap[GROUP_MEMBERS_MAX], all = 0;
-	for (int32_t i = 0; i < g->n_members; i++) {
-		const struct cluster_device *d = &s->w->cluster->devices[g->devices[i]];
-		double room = (double)d->cap_bytes - (double)d->reserved_bytes + (double)d->accel_bytes;
-		room -= g->devices[i] == s->w->head ? (double)s->w->shape->head_bytes : 0;
-		cap[i] = solve_most(0, room / ((double)s->w->shape->layer_bytes + kv) / n_layers * 0.98);
-		all += g->shares[i];
-	}
-	for (int32_t i = 0; i < g->n_members; i++)
-		want[i] = g->shares[i] / all;
-	for (int32_t step = 0; step < g->n_members; step++) {
-		double over = 0, open = 0;
-		for (int32_t i = 0; i < g->n_members; i++) {
-			over += want[i] > cap[i] ? want[i] - cap[i] : 0;
-			open += want[i] < cap[i] ? want[i] : 0;
-		}
-		for (int32_t i = 0; i < g->n_members && over > 0 && open > 0; i++)
-			want[i] = want[i] >= cap[i] ? cap[i] : want[i] * (1 + over / open);
-	}
-	double most = 0;
-	for (int32_t i = 0; i < g->n_members; i++)
-		most = solve_most(most, want[i]);
-	for (int32_t i = 0; i < g->n_members && most > 0; i++)
-		g->shares[i] = (uint32_t)(want[i] / most * 960 + 0.5);
-}
-
-static void balance(struct search *q, struct start *at, int32_t stage)
+// move_share gives n parts of a layer from one member to another.
+static bool move_share(struct search *q, struct start *at, int32_t group, int32_t from, int32_t to, uint32_t n)
 {
 	struct cost_plan p = at->plan;
-	cap_shares(q->s, &p.groups[group_at(&p, stage)], p.stages[stage].n_layers);
-	try_plan(q, at, &p);
-	p = at->plan;
-	for (int32_t i = 0; i < BALANCE_STEPS && at->token_s < INFINITY; i++) {
-		shift_shares(q->s, &p, stage);
-		try_plan(q, at, &p);
-		if (!is_possible(q->s, &p))
-			break;
+	struct cost_group *g = &p.groups[group];
+	if (g->shares[from] < n)
+		return false;
+	g->shares[from] -= n;
+	g->shares[to] += n;
+	g->n_streamed[from] = g->n_streamed[to] = COST_STREAM_LEAST;
+	return try_plan(q, at, &p);
+}
+
+// move_pairs gives n parts from one member to another: of few members each to each, of many from or to the slowest.
+static bool move_pairs(struct search *q, struct start *at, int32_t stage, uint32_t n)
+{
+	struct cost_case c = case_of(q->s, &at->plan);
+	int32_t group = group_at(&at->plan, stage), n_members = at->plan.groups[group].n_members, slowest = 0;
+	double z_s[GROUP_MEMBERS_MAX];
+	cost_members_s(&c, stage, z_s);
+	for (int32_t i = 1; i < n_members; i++)
+		slowest = z_s[i] > z_s[slowest] ? i : slowest;
+	for (int32_t k = 0; k < n_members * n_members; k++) {
+		int32_t from = k / n_members, to = k % n_members;
+		bool is_tried = from != to && (n_members <= EACH_TO_EACH || from == slowest || to == slowest);
+		if (is_tried && move_share(q, at, group, from, to, n))
+			return true;
 	}
+	return false;
+}
+
+static void swap_members(struct cost_group *g, int32_t a, int32_t b)
+{
+	int32_t device = g->devices[a], n_streamed = g->n_streamed[a];
+	uint32_t share = g->shares[a];
+	g->devices[a] = g->devices[b];
+	g->shares[a] = g->shares[b];
+	g->n_streamed[a] = g->n_streamed[b];
+	g->devices[b] = device;
+	g->shares[b] = share;
+	g->n_streamed[b] = n_streamed;
+}
+
+// move_places swaps two members behind the lead: which heads and lanes are whose goes by their order.
+static bool move_places(struct search *q, struct start *at, int32_t stage)
+{
+	int32_t group = group_at(&at->plan, stage);
+	for (int32_t a = 1; a < at->plan.groups[group].n_members; a++) {
+		for (int32_t b = a + 1; b < at->plan.groups[group].n_members; b++) {
+			struct cost_plan p = at->plan;
+			swap_members(&p.groups[group], a, b);
+			if (try_plan(q, at, &p))
+				return true;
+		}
+	}
+	return false;
+}
+
+// balance moves parts of a group's layers between members, more of them and then single ones, until that gains no more.
+static bool balance(struct search *q, struct start *at, int32_t stage)
+{
+	bool has_gained = false, is_possible_now = at->token_s < INFINITY;
+	for (uint32_t n = BALANCE_MOST; n >= 1 && is_possible_now; n /= 2)
+		while (q->work_left > 0 && (move_pairs(q, at, stage, n) || (n == 1 && move_places(q, at, stage))))
+			has_gained = true;
+	return has_gained;
+}
+
+// move_modes tries each mode with shares by rates, gathering also with whole KV heads; what comes near is balanced first, if that is wanted.
+static bool move_modes(struct search *q, struct start *at, int32_t stage, bool balances)
+{
+	bool has_moved = false;
+	for (int32_t mode = GROUP_GATHER - 1; mode <= GROUP_REDUCE; mode++) {
+		struct cost_plan p = at->plan;
+		bool by_heads = mode < GROUP_GATHER;
+		struct cost_group *g = &p.groups[group_at(&p, stage)];
+		struct group_pick pick = {.group = *g};
+		group_choose(q->s, &pick, by_heads ? GROUP_GATHER : (enum group_mode)mode, p.stages[stage].n_layers, by_heads);
+		if (!(pick.layer_s < INFINITY))
+			continue;
+		*g = pick.group;
+		struct start tried = {p, token_of(q, &p)};
+		if (balances && (q->s->n_seats <= SEATS_FEW || tried.token_s < at->token_s * NEAR))
+			balance(q, &tried, stage);
+		if (!(tried.token_s < at->token_s * (1 - SOLVE_EQUAL)))
+			continue;
+		*at = tried;
+		has_moved = true;
+	}
+	return has_moved;
 }
 
 // ---- Streams
@@ -272,13 +310,15 @@ static bool move_rounds(struct search *q, struct start *at)
 	return has_moved;
 }
 
-// choose_again sets mode and forms for the members and shares as they are now.
-static void choose_again(const struct solver *s, struct cost_group *g)
+// choose_again sets mode, forms and shares for the members as they are now.
+static void choose_again(const struct solver *s, struct cost_plan *p, int32_t group)
 {
-	struct group_pick p = {.group = *g};
-	group_choose(s, &p);
-	if (p.layer_s < INFINITY)
-		*g = p.group;
+	struct group_pick pick = {.group = p->groups[group]};
+	for (int32_t i = 0; i < p->n_stages; i++)
+		if (group_at(p, i) == group)
+			group_choose_any(s, &pick, p->stages[i].n_layers);
+	if (pick.layer_s < INFINITY)
+		p->groups[group] = pick.group;
 }
 
 static void remove_member(struct cost_group *g, int32_t member)
@@ -308,7 +348,7 @@ static bool move_members(struct search *q, struct start *at)
 		for (int32_t m = 1; m < at->plan.groups[i].n_members && at->plan.groups[i].n_members > 2; m++) {
 			struct cost_plan p = at->plan;
 			remove_member(&p.groups[i], m);
-			choose_again(q->s, &p.groups[i]);
+			choose_again(q->s, &p, i);
 			loosen(&p);
 			has_moved = try_plan(q, at, &p) || has_moved;
 		}
@@ -317,10 +357,8 @@ static bool move_members(struct search *q, struct start *at)
 			struct cost_group *g = &p.groups[i];
 			if (!is_picked(q, d) || layers_of(&p, d) > 0 || g->n_members == GROUP_MEMBERS_MAX)
 				continue;
-			g->devices[g->n_members] = d;
-			g->shares[g->n_members++] = 480;
-			choose_again(q->s, g);
-			cap_shares(q->s, g, q->s->n_layers);
+			g->devices[g->n_members++] = d;
+			choose_again(q->s, &p, i);
 			loosen(&p);
 			has_moved = try_plan(q, at, &p) || has_moved;
 		}
@@ -339,7 +377,7 @@ static void climb(struct search *q, struct start *at)
 		has_moved = move_members(q, at) || has_moved;
 		for (int32_t i = 0; i < at->plan.n_stages; i++)
 			if (group_at(&at->plan, i) >= 0)
-				balance(q, at, i);
+				has_moved = move_modes(q, at, i, true) || balance(q, at, i) || has_moved;
 		has_moved = has_moved || at->token_s < before_s * (1 - 1e-6);
 	} while (has_moved && q->work_left > 0);
 }
@@ -350,6 +388,9 @@ static void keep_start(struct search *q, const struct start *fresh)
 {
 	if (!(fresh->token_s < INFINITY) || (q->n_starts == STARTS_KEPT && fresh->token_s >= q->starts[STARTS_KEPT - 1].token_s))
 		return;
+	for (int32_t i = 0; i < q->n_starts; i++)
+		if (q->starts[i].token_s == fresh->token_s)
+			return; // most likely the same
 	int32_t at = q->n_starts < STARTS_KEPT ? q->n_starts++ : STARTS_KEPT - 1;
 	for (; at > 0 && fresh->token_s < q->starts[at - 1].token_s; at--)
 		q->starts[at] = q->starts[at - 1];
@@ -389,24 +430,24 @@ static bool merged(const struct cost_plan *base, const struct cost_group *g, str
 	return true;
 }
 
-static void start_from(struct search *q, const struct cost_plan *p)
+static void start_from(struct search *q, const struct cost_plan *p, bool balances)
 {
 	struct start at = {*p, token_of(q, p)};
 	for (int32_t i = 0; i < at.plan.n_stages; i++)
 		if (group_at(&at.plan, i) >= 0)
-			balance(q, &at, i);
+			move_modes(q, &at, i, balances);
 	keep_start(q, &at);
 }
 
-static void find_starts(struct search *q, const struct cost_plan *base)
+static void find_starts(struct search *q, const struct cost_plan *base, bool balances)
 {
 	for (int32_t i = 0; i < q->n_picks; i++) {
 		struct cost_plan p = {.head = base->head, .head_on_accel = base->head_on_accel, .n_rounds = 1, .n_stages = 1, .n_groups = 1};
 		p.groups[0] = q->picks[i].group;
 		p.stages[0] = (struct cost_stage){.device = p.groups[0].devices[0], .n_layers = q->s->n_layers, .n_streamed = COST_STREAM_LEAST};
-		start_from(q, &p);
+		start_from(q, &p, balances);
 		if (merged(base, &q->picks[i].group, &p) && p.n_stages > 1)
-			start_from(q, &p);
+			start_from(q, &p, balances);
 	}
 }
 
@@ -420,7 +461,7 @@ static void add_groups(struct search *q, struct start *at)
 		with.token_s = token_of(q, &with.plan);
 		for (int32_t k = 0; k < with.plan.n_stages; k++)
 			if (with.plan.stages[k].device == q->picks[i].group.devices[0])
-				balance(q, &with, k);
+				move_modes(q, &with, k, false);
 		if (!(with.token_s < at->token_s * (1 - SOLVE_EQUAL)))
 			continue;
 		*at = with;
@@ -443,7 +484,7 @@ static void note_group(const struct solver *s, const struct cost_plan *p, struct
 {
 	struct group_pick pick = {.group = p->groups[0]};
 	note->group = p->groups[0];
-	group_choose(s, &pick);
+	group_measure(s, &pick);
 	note->layer_s = pick.layer_s;
 	note->exchange_s = pick.exchange_s;
 	note->alone_s = pick.slowest_s;
@@ -474,12 +515,66 @@ static void try_incumbent(struct solver *s, struct solve_result *out, struct sol
 		*best = c;
 }
 
+static bool streams(const struct solver *s, const struct cost_plan *p)
+{
+	struct cost_case c = case_of(s, p);
+	struct cost_layout l;
+	for (int32_t i = 0; i < p->n_stages; i++)
+		if (cost_layout_of(&c, i, &l, NULL) == OK && l.n_streamed > 0)
+			return true;
+	return false;
+}
+
+static bool polish_with(struct search *q, struct solve_candidate *best, const struct cost_plan *p)
+{
+	struct solve_candidate c;
+	q->polish_left--;
+	if (q->polish_left < 0 || !judge(q->s, p, &c) || !(c.score.value < best->score.value * (1 - SOLVE_EQUAL)))
+		return false;
+	*best = c;
+	return true;
+}
+
+// polish lets the judge try the neighbours of a plan that streams, which the closed form knows a little less well: single parts of layers to another
+// member, and single layers to another stage.
+static void polish(struct search *q, struct solve_candidate *best)
+{
+	for (bool has_moved = streams(q->s, &best->plan); has_moved && q->polish_left > 0;) {
+		has_moved = false;
+		for (int32_t i = 0; i < best->plan.n_groups; i++) {
+			for (int32_t k = 0; k < best->plan.groups[i].n_members * best->plan.groups[i].n_members; k++) {
+				struct cost_plan p = best->plan;
+				struct cost_group *g = &p.groups[i];
+				int32_t from = k / g->n_members, to = k % g->n_members;
+				if (from == to || g->shares[from] == 0)
+					continue;
+				g->shares[from]--;
+				g->shares[to]++;
+				loosen(&p);
+				has_moved = polish_with(q, best, &p) || has_moved;
+			}
+		}
+		for (int32_t k = 0; k < best->plan.n_stages * best->plan.n_stages; k++) {
+			struct cost_plan p = best->plan;
+			int32_t from = k / p.n_stages, to = k % p.n_stages;
+			if (from == to || p.stages[from].n_layers < 2)
+				continue;
+			p.stages[from].n_layers--;
+			p.stages[to].n_layers++;
+			loosen(&p);
+			has_moved = polish_with(q, best, &p) || has_moved;
+		}
+	}
+}
+
 static void take_best(struct search *q, struct solve_result *out)
 {
 	struct solve_candidate best = {.score.value = INFINITY}, c;
 	for (int32_t i = 0; i < q->n_starts; i++)
 		if (judge(q->s, &q->starts[i].plan, &c) && c.score.value < best.score.value * (1 - SOLVE_EQUAL))
 			best = c;
+	if (best.score.value < INFINITY)
+		polish(q, &best);
 	try_incumbent(q->s, out, &best);
 	if (!(best.score.value < INFINITY)) {
 		out->groups.why = SOLVE_GROUPS_NO_ROOM;
@@ -506,15 +601,27 @@ static enum solve_groups may_form(const struct solver *s)
 	return w->shape->split.n_heads < 1 ? SOLVE_GROUPS_UNKNOWN : SOLVE_GROUPS_FORMED;
 }
 
+// worst_layer_s is the most that a layer takes in a plan: on the mean, with its hops, or in one of its stages.
+static double worst_layer_s(const struct solver *s, const struct cost_plan *p)
+{
+	struct cost_case c = case_of(s, p);
+	struct cost_closed closed;
+	cost_closed(&c, &closed);
+	double worst_s = closed.token_s / s->n_layers;
+	for (int32_t i = 0; i < p->n_stages; i++)
+		worst_s = solve_most(worst_s, closed.z_s[i] / p->stages[i].n_layers);
+	return worst_s;
+}
+
 void solve_groups(struct solver *s, struct solve_result *out)
 {
 	bool has_many = s->hops == SOLVE_HOPS_SUM && s->n_seats > SOLVE_SUBSET_DEVICES;
-	struct search q = {.s = s, .work_left = has_many ? WORK_MANY_MAX : WORK_MAX};
+	struct search q = {.s = s, .work_left = has_many ? WORK_MANY_MAX : WORK_MAX, .polish_left = has_many ? POLISH_MANY_MAX : POLISH_MAX};
 	struct group_pick nearest;
 	out->groups = (struct solve_group_note){.why = may_form(s), .plain_s = out->value};
 	if (out->groups.why != SOLVE_GROUPS_FORMED)
 		return;
-	q.n_picks = group_picks(s, q.picks, &nearest);
+	q.n_picks = group_picks(s, worst_layer_s(s, &out->plan), q.picks, &nearest);
 	if (q.n_picks == 0) {
 		out->groups.why = nearest.group.n_members > 0 ? SOLVE_GROUPS_LINKS : SOLVE_GROUPS_FEW;
 		out->groups.group = nearest.group;
@@ -523,8 +630,13 @@ void solve_groups(struct solver *s, struct solve_result *out)
 		out->groups.alone_s = nearest.slowest_s;
 		return;
 	}
-	find_starts(&q, &out->plan);
-	for (int32_t i = 0; i < q.n_starts; i++) {
+	find_starts(&q, &out->plan, false);
+	if (s->n_seats <= SEATS_FEW)
+		find_starts(&q, &out->plan, true);
+	int64_t part = q.work_left > 0 ? q.work_left / (q.n_starts > 0 ? q.n_starts : 1) : 0;
+	q.work_left = 0;
+	for (int32_t i = 0; i < q.n_starts; i++) { // each has its part, and what those before it left
+		q.work_left += part;
 		climb(&q, &q.starts[i]);
 		add_groups(&q, &q.starts[i]);
 	}

@@ -1,7 +1,7 @@
 // Plans with tensor-parallel groups: which machines to try together, and the best ring over them. Inside of partition/solve*.c.
 //
-// Machines with good links are put together one by one from each fast one on; sets whose exchanges take longer than sharing a layer saves their
-// slowest member are left out (cost-model.md, section 6). Each of the best sets becomes a plan in two ways, a group that holds everything
+// Machines with good links are put together one by one from each fast one on; sets that take longer for a layer than their slowest member, and than
+// the plan without groups anywhere, are left out (cost-model.md, section 6). Each of the best sets becomes a plan in two ways, a group that holds everything
 // and a stage in the place of its members, and is improved by moves that the closed form measures. The exact judge decides between
 // the best of them and the plan without groups: which stays unless a group is faster. All of it is a bounded number of steps.
 #ifndef HEARTH_PARTITION_SOLVE_GROUPS_H
@@ -20,12 +20,14 @@ struct group_pick {
 
 // group_may tells whether the wants let a device be a member; it then holds any number of layers.
 bool group_may(const struct solver *s, int32_t device);
-// group_picks fills the best sets, best first; returns how many. *best is the nearest to being one, also where there is none; its n_members
-// is 0 where no two machines may form a group.
-int32_t group_picks(const struct solver *s, struct group_pick out[GROUP_PICKS_MAX], struct group_pick *best);
-// group_choose sets mode, forms and hub to what makes a layer fastest with these members and shares, of what members can carry out, and fills the
-// other figures.
-void group_choose(const struct solver *s, struct group_pick *p);
+// group_picks fills the best sets, best first; returns how many. worst_s is the most that a layer takes in the plan without groups. *best is the
+// nearest to being one, also where there is none; its n_members is 0 where no two machines may form a group.
+int32_t group_picks(const struct solver *s, double worst_s, struct group_pick out[GROUP_PICKS_MAX], struct group_pick *best);
+// group_choose sets shares, forms and hub to what makes one of n layers fastest with these members, of what they can carry out, in a mode or in the best
+// one, and fills the other figures. by_heads: gathering, shares are whole KV heads, as attention is cut anyway. layer_s is INFINITY where the mode is not possible. group_measure fills them for a group as it is.
+void group_choose(const struct solver *s, struct group_pick *p, enum group_mode mode, int32_t n_layers, bool by_heads);
+void group_choose_any(const struct solver *s, struct group_pick *p, int32_t n_layers);
+void group_measure(const struct solver *s, struct group_pick *p);
 
 // solve_groups looks for a plan with groups that is faster than out's; scratch is s->judge_scratch.
 void solve_groups(struct solver *s, struct solve_result *out);
