@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "kernels/lanes.h"
 #include "tests/support/gguf_build.h"
+#include "tests/support/instrumented.h"
 #include "tests/support/made_model.h"
 #include "tests/support/scratch.h"
 
@@ -25,7 +26,7 @@
 #define CHUNK 19
 #define N_PROMPT 29 // in chunks of CHUNK, then single tokens
 #define N_TOKENS 35
-#define TRIALS_PER_MODEL 18
+#define TRIALS_PER_MODEL (IS_INSTRUMENTED ? 3 : 18)
 
 // How often a kind of split was tried.
 struct tally {
@@ -340,6 +341,8 @@ static void any_split_gives_the_bits_of_one_engine(void **state)
 		"%d with nodes apart\n",
 		t.n_splits, t.no_head, t.no_column, t.shared_block, t.split_kv, t.experts, t.biases, t.modes[0], t.modes[1], t.modes[2], t.modes[3], t.modes[4],
 		t.modes[5], t.modes[6], t.nodes_apart);
+	if (IS_INSTRUMENTED)
+		return; // fewer splits, for what a sanitizer sees
 	for (int i = 0; i < N_SPLIT_MODES; i++)
 		assert_true(t.modes[i] >= 10);
 	assert_true(t.nodes_apart >= 10);
@@ -361,10 +364,10 @@ static void the_demo_model_is_split_among_five_and_seven(void **state)
 		skip();
 	}
 	struct model *m = open_file(SMOLLM2);
-	try_splits(&t, m, 60, 14, 5);
-	try_splits(&t, m, 61, 14, 7);
+	try_splits(&t, m, 60, IS_INSTRUMENTED ? 2 : 14, 5);
+	try_splits(&t, m, 61, IS_INSTRUMENTED ? 2 : 14, 7);
 	model_close(m);
-	assert_true(t.split_kv >= 10); // three KV heads
+	assert_true(IS_INSTRUMENTED || t.split_kv >= 10); // three KV heads
 }
 
 int main(void)
