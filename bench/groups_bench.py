@@ -10,7 +10,9 @@ A coordinator without layers, and nodes that are pinned to a core each, one comp
   scaling   how much faster two cores are than one, s: reading a buffer as large as the layers (read_scaling.c); of a prompt, one node with two threads
   empty     the same group, and the same node alone, with products that compute nothing (empty_products.c): what the group takes longer is its
             exchanges, with the same payload; over T1 that is c
-  idle      the group with shares of 1 and 0: what it takes longer than one node, over T1, is c as well, without waiting for each other
+  idle      for a token, the group with shares of 1 and 0: what it takes longer than one node, over T1, is c as well, without waiting for each other
+
+Rounds in which other programs, or other guests of the host, took more than OTHERS_MAX of the processors do not count.
 
 What no such group passes is 1 / (1 / s + c); what holds is T1 / T2 of at least 0.9 of that. Rounds of several runs of this script add up in
 build/bench/groups.jsonl. --write makes the table of docs/groups.md of them.
@@ -40,6 +42,7 @@ HEARTH, EMPTY, READER = ROOT / "build/bin/hearth", ROOT / "build/bench/hearth_em
 LIBS = "-lnng -lmicrohttpd -ljansson -lsqlite3 -lprotobuf-c -lpcre2-8 -lsodium -lqrencode -lzstd -lpthread -lm".split()
 LIMIT = 0.9
 READ_S = 0.3
+OTHERS_MAX = 0.04
 
 
 class Shape:
@@ -48,12 +51,12 @@ class Shape:
 
 
 SHAPES = {
-    "decode": Shape("a token, four layers of an 8B", "8B", 4, tokens=14),
-    "cache": Shape("a token, two layers of 80 MB, within the L3 cache", "8B,ffn=8192", 2, tokens=32),
+    "decode": Shape("a token, four layers of an 8B", "8B", 4, tokens=10),
+    "cache": Shape("a token, two layers of 80 MB, within the L3 cache", "8B,ffn=8192", 2, tokens=24),
     "prefill": Shape("a prompt of 512, four layers of an 8B", "8B", 4, prompt=512),
 }
 MODES = ("gather", "mixed", "mixed-scatter", "reduce")
-FIELDS = ("s", "one", "group", "empty_one", "empty_group", "idle")
+FIELDS = ("s", "one", "group", "empty_one", "empty_group", "idle", "others")
 
 
 def build():
@@ -152,6 +155,31 @@ class Reader:
         self.process.wait(10)
 
 
+class Others:
+    """What share of the processors' time went to others than this process and those it has started."""
+
+    def __init__(self):
+        self.before = self.times()
+
+    @staticmethod
+    def times():
+        """Seconds of: all busy processors, own processes."""
+        tick, own, me = os.sysconf("SC_CLK_TCK"), 0, os.getpid()
+        user, nice, system, _, _, irq, softirq, steal = map(int, pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9])
+        for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                f = path.read_text().rsplit(")", 1)[1].split()
+                if int(f[1]) == me or int(path.parent.name) == me:
+                    own += int(f[11]) + int(f[12])
+        return (user + nice + system + irq + softirq + steal) / tick, own / tick, time.monotonic()
+
+    def share(self):
+        """Since the last call."""
+        before, self.before = self.before, self.times()
+        busy, own, passed = (b - a for a, b in zip(before, self.before))
+        return max(0, busy - own) / passed / os.cpu_count()
+
+
 def open_arms(shape, modes, folder, stack):
     """{name: function that measures it}; those of a mode are called (what, mode)."""
     model, n_bytes = model_of(shape)
@@ -172,11 +200,11 @@ def open_arms(shape, modes, folder, stack):
         arms["s"] = reader.measure
     arms["empty_one"] = machines(EMPTY, "a=%d", one).measure
     for mode in modes:
-        groups = {"group": machines(HEARTH, "a:1+b:1=%d", two, mode), "idle": machines(HEARTH, "a:1+b:0=%d", two, mode),
-            "empty_group": machines(EMPTY, "a:1+b:1=%d", two, mode)}
-        arms.update({(what, mode): m.measure for what, m in groups.items()})
+        groups = {"group": machines(HEARTH, "a:1+b:1=%d", two, mode), "empty_group": machines(EMPTY, "a:1+b:1=%d", two, mode)}
         if shape.prompt == 0:
+            groups["idle"] = machines(HEARTH, "a:1+b:0=%d", two, mode)
             assert alone.ids == groups["group"].ids == groups["idle"].ids
+        arms.update({(what, mode): m.measure for what, m in groups.items()})
     return arms
 
 
@@ -188,14 +216,16 @@ def measure(name, modes, times, end):
     shape = SHAPES[name]
     kept = {mode: kept_of(name, mode) for mode in modes}
     with tempfile.TemporaryDirectory(prefix="hearth-groups-") as folder, contextlib.ExitStack() as stack:
-        arms = open_arms(shape, modes, pathlib.Path(folder), stack)
-        while time.monotonic() < end and min(len(k.pairs) for k in kept.values()) < times:
+        arms, others = open_arms(shape, modes, pathlib.Path(folder), stack), Others()
+        while time.monotonic() < end and min(len(rows_of(k)) for k in kept.values()) < times:
             i = min(len(k.pairs) for k in kept.values())
+            others.share()
             got = {arm: arms[arm]() for arm in (list(arms) if i % 2 == 0 else reversed(list(arms)))}
             if shape.prompt > 0:
                 got["s"] = got["one"] / got["s"]
+            got["others"] = others.share()
             for mode, k in kept.items():
-                k.add([got[(f, mode)] if (f, mode) in got else got[f] for f in FIELDS])
+                k.add([got[(f, mode)] if (f, mode) in got else got.get(f) for f in FIELDS])
 
 
 class Row:
@@ -204,19 +234,27 @@ class Row:
     def __init__(self, values):
         v = dict(zip(FIELDS, values))
         self.s, self.one, self.group = v["s"], v["one"], v["group"]
+        self.others = v.get("others", 0)
         self.speedup = self.one / self.group
         self.c = (v["empty_group"] - v["empty_one"]) / self.one
-        self.c_idle = (v["idle"] - self.one) / self.one
         self.bound = 1 / (1 / self.s + self.c)
-        self.bound_idle = 1 / (1 / self.s + self.c_idle)
+        self.c_idle = (v["idle"] - self.one) / self.one if v["idle"] is not None else None
+        self.bound_idle = 1 / (1 / self.s + self.c_idle) if v["idle"] is not None else None
+
+
+def rows_of(kept):
+    return [r for r in map(Row, kept.pairs) if r.others <= OTHERS_MAX]
 
 
 def line(name, mode, rows):
-    mid = lambda value: paired.median(value(r) for r in rows)  # noqa: E731
-    of_bound = ["%.3f (%.3f to %.3f)" % paired.interval([r.speedup / b(r) for r in rows])[:3] for b in (lambda r: r.bound, lambda r: r.bound_idle)]
-    return "| %s | %s | %d | %.1f | %.1f | %.2f | %.2f | %.1f | %.2f | %s | %.1f | %s |" % (SHAPES[name].words, mode, len(rows), 1e3 * mid(lambda r: r.one),
-        1e3 * mid(lambda r: r.group), mid(lambda r: r.speedup), mid(lambda r: r.s), 100 * mid(lambda r: r.c), mid(lambda r: r.bound), of_bound[0],
-        100 * mid(lambda r: r.c_idle), of_bound[1])
+    def mid(value):
+        return paired.median(value(r) for r in rows)
+
+    def of(bound):
+        return "%.3f (%.3f to %.3f)" % paired.interval([r.speedup / bound(r) for r in rows])[:3]
+    out = "| %s | %s | %d | %.1f | %.1f | %.2f | %.2f | %.1f | %.2f | %s |" % (SHAPES[name].words, mode, len(rows), 1e3 * mid(lambda r: r.one),
+        1e3 * mid(lambda r: r.group), mid(lambda r: r.speedup), mid(lambda r: r.s), 100 * mid(lambda r: r.c), mid(lambda r: r.bound), of(lambda r: r.bound))
+    return out + (" | |" if rows[0].c_idle is None else " %.1f | %s |" % (100 * mid(lambda r: r.c_idle), of(lambda r: r.bound_idle)))
 
 
 def table(shapes, modes):
@@ -225,7 +263,7 @@ def table(shapes, modes):
     holds = True
     for name in shapes:
         for mode in modes:
-            rows = [Row(p) for p in kept_of(name, mode).pairs]
+            rows = rows_of(kept_of(name, mode))
             if rows:
                 lines.append(line(name, mode, rows))
                 holds &= paired.report("%s, %s" % (name, mode), [r.speedup / r.bound for r in rows], at_least=LIMIT)
@@ -242,7 +280,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("shape", nargs="*", choices=[*SHAPES, []], help="default: all (with --write: none, only writes)")
     p.add_argument("--mode", default=",".join(MODES))
-    p.add_argument("--times", type=int, default=20, help="measured in alternation so often (default 20)")
+    p.add_argument("--times", type=int, default=40, help="measured in alternation so often (default 40)")
     p.add_argument("--seconds", type=int, default=3600, help="no round begins later")
     p.add_argument("--write", action="store_true", help="put the table of all results so far into docs/groups.md")
     args = p.parse_args()
