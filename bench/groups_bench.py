@@ -51,8 +51,8 @@ class Shape:
 
 
 SHAPES = {
-    "decode": Shape("a token, four layers of an 8B", "8B", 4, tokens=10),
-    "cache": Shape("a token, two layers of 80 MB, within the L3 cache", "8B,ffn=8192", 2, tokens=24),
+    "decode": Shape("a token, four layers of an 8B", "8B", 4, tokens=14),
+    "cache": Shape("a token, two layers of 80 MB, within the L3 cache", "8B,ffn=8192", 2, tokens=32),
     "prefill": Shape("a prompt of 512, four layers of an 8B", "8B", 4, prompt=512),
 }
 MODES = ("gather", "mixed", "mixed-scatter", "reduce")
