@@ -75,9 +75,10 @@ enum err tensor_split_make(const struct split_shape *s, enum split_mode mode, co
 	if (!any)
 		return errmsg_fail(em, ERR_RANGE, "a group whose members all have a share of 0");
 	if (split_has_lanes(mode) && (s->n_experts > 0 || s->down_lanes == 0))
-		return errmsg_fail(em, ERR_RANGE, "experts belong to members whole: their columns are not dealt");
+		return errmsg_fail(em, ERR_RANGE, "experts belong to members whole: only gather will do");
 	if (split_has_o_lanes(mode) && head_lanes(s) == 0)
-		return errmsg_fail(em, ERR_RANGE, "sums of o cannot be shared: a head of %d values lies in lanes of several members", (int)s->head_dim);
+		return errmsg_fail(em, ERR_RANGE, "sums of o cannot be shared: a head of %d values lies in lanes of several members: gather or mixed will do",
+			(int)s->head_dim);
 	*out = (struct tensor_split){.mode = mode, .n_members = n};
 	int32_t head = head_unit(s, n), col = row_unit(s->ffn_dim, s->down_block, n), row = row_unit(s->hidden_dim, ROWS_AT_ONCE, n);
 	cut(n_units_of(s->n_heads, head), shares, n, heads);

@@ -77,6 +77,15 @@ static enum err check_payload(const struct options *o, struct errmsg *em)
 	return OK;
 }
 
+// check_mode refuses at the start what every member would refuse again and again. Whose shares they are does not matter.
+static enum err check_mode(const struct cluster_host *h, const struct options *o, struct errmsg *em)
+{
+	struct split_shape shape = engine_split_shape(h->model);
+	struct tensor_split one;
+	enum err e = tensor_split_make(&shape, (enum split_mode)o->tp_mode, &(uint32_t){1}, 1, &one, em);
+	return e == OK ? OK : errmsg_prefix(em, e, "--tp-mode");
+}
+
 // fill_placement: whoever is named is waited for, unless --nodes says how many.
 static enum err fill_placement(struct cluster_host *h, const struct options *o, struct coordinator_config *c, struct errmsg *em)
 {
@@ -93,8 +102,8 @@ static enum err fill_placement(struct cluster_host *h, const struct options *o, 
 	e = check_payload(o, em);
 	if (e != OK)
 		return e;
-	if (c->group_mode != SPLIT_GATHER && model_hparams(h->model)->n_experts > 0)
-		return errmsg_fail(em, ERR_UNSUPPORTED, "--tp-mode: of a model with experts whole ones belong to members: only gather will do");
+	if (h->placement->n_members > h->placement->n_stages && (e = check_mode(h, o, em)) != OK)
+		return e;
 	bool is_here = c->has_local_node && placement_words_find(h->placement, c->local_name) > 0;
 	c->n_chains = h->placement->n_chains;
 	c->placement = h->placement->chains;
@@ -111,6 +120,8 @@ static enum err fill_tp(struct cluster_host *h, const struct options *o, struct 
 		return OK;
 	struct split_shape shape = engine_split_shape(h->model);
 	enum err e = share_words_parse("--tp", o->tp, shares, &n, em);
+	if (e == OK)
+		e = check_mode(h, o, em);
 	if (e == OK)
 		e = tensor_split_make(&shape, (enum split_mode)o->tp_mode, shares, n, &h->tp, em);
 	h->tp.payload = (enum wire_type)o->tp_payload;

@@ -57,6 +57,19 @@ def test_members_that_send_sums_give_the_same_hash(cluster, mode):
         same(cluster.run(PROMPT, n=6), alone)
 
 
+@pytest.mark.parametrize("shape, type_, mode, why", [
+    ("heads=4,kv_heads=2", "F16", "reduce", "a head of 64 values lies in lanes of several members: gather or mixed will do"),
+    ("heads=4,kv_heads=2,experts=6,experts_used=2", "Q4_0", "mixed", "experts belong to members whole: only gather will do")], ids=["heads", "experts"])
+def test_a_mode_that_the_model_cannot_have_is_refused_at_the_start(cluster, tmp_path, shape, type_, mode, why):
+    """Not when the last machine is there, again and again."""
+    subprocess.run([sys.executable, ROOT / "tools/make_tiny_model.py", tmp_path / "vocab.gguf"], check=True)
+    subprocess.run([ROOT / "tools/make_model", "--vocab-from", tmp_path / "vocab.gguf", "--shape", "layers=3,hidden=256,ffn=256," + shape,
+                    "--type", type_, "-o", tmp_path / "made.gguf"], check=True, stderr=subprocess.DEVNULL)
+    for words in (("run", "-p", "x", "--tp", "1:1"), ("serve", "--place", "a=1,b:2+c:1=2", "--state", cluster.state("x"), "--no-http", "--listen", "127.0.0.1:0")):
+        ran = cluster.command(words[0], tmp_path / "made.gguf", *words[1:], "--tp-mode", mode, check=False)
+        assert ran.returncode == 1 and ran.stderr.rstrip().endswith(why) and "--tp-mode: " in ran.stderr, ran.stderr
+
+
 @pytest.mark.deadline(240)
 def test_rounded_sums_are_those_of_one_process(cluster):
     alone = cluster.run_alone(PROMPT, "--tp", "2:1", "--tp-mode", "mixed-scatter", "--tp-payload", "q8", n=6)
