@@ -271,6 +271,13 @@ static enum err check_pairs(const struct command_line *c)
 		return errmsg_fail(c->em, ERR_USAGE, "--attach asks the coordinator, which has its model: leave MODEL out");
 	if (!c->o->chat && is_typed(c, offsetof(struct options, system)))
 		return errmsg_fail(c->em, ERR_USAGE, "--system is a turn of a conversation: want --chat, too");
+	bool says_how = is_typed(c, offsetof(struct options, tp_mode)) || is_typed(c, offsetof(struct options, tp_payload));
+	if (c->o->attach && (says_how || is_typed(c, offsetof(struct options, tp))))
+		return errmsg_fail(c->em, ERR_USAGE, "--attach asks the coordinator, whose --place says which machines share layers: leave out --tp and what is about it");
+	bool has_group = c->command == FOR_RUN ? c->o->tp != NULL : c->o->place != NULL && strchr(c->o->place, '+') != NULL;
+	if (says_how && !has_group)
+		return errmsg_fail(c->em, ERR_USAGE, "--tp-mode and --tp-payload are for layers that are shared: want %s, too",
+			c->command == FOR_RUN ? "--tp" : "--place with a group, such as b+c=30");
 	return OK;
 }
 
