@@ -258,7 +258,7 @@ static enum err open_parts(struct rt_job *j)
 {
 	j->part_bytes = n_members_of(j) > 0 ? stage_work_part_bytes(j->work) : 0;
 	if (j->part_bytes > PART_BYTES_MAX)
-		return errmsg_fail(&j->em, ERR_LIMIT, "members of a group would send each other up to %zu MiB at once (at most %d): a smaller --chunk on the coordinator helps",
+		return errmsg_fail(&j->em, ERR_LIMIT, "members of a group would send each other up to %zu MiB at once (at most %d): a smaller --prefill-chunk on the coordinator helps",
 			j->part_bytes >> 20, PART_BYTES_MAX >> 20);
 	if (j->part_bytes == 0)
 		return OK;
