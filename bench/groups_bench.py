@@ -100,7 +100,7 @@ class Machines:
         self.cluster = cluster_module.Cluster(hearth, model, folder)
         try:
             self.cluster.serve("--no-node", "--threads", "1", "--no-give-way", "--nodes", len(cores), "--slots", "1", "--ctx", "768", "--keep-mem", "0", "--place",
-                place, "--tp-mode", mode)
+                place, *(["--tp-mode", mode] if "+" in place else []))
             for name, own in cores.items():
                 with on_cores(own):
                     self.cluster.join(name, "--threads", len(own), "--no-give-way", "--keep-mem", "0")
