@@ -3,6 +3,30 @@
 #define UNITS_PER_MEMBER 4 // with fewer the cuts are too far from the shares, and are made finer
 #define ROWS_AT_ONCE 32    // outputs that a kernel works on together
 
+// block_of returns how many inputs of a product share a scale.
+static int32_t block_of(enum dtype type)
+{
+	uint32_t len = dtype_find((uint32_t)type)->block_len;
+	return len == 1 ? 1 : len <= 32 ? 32 : 256;
+}
+
+// lanes_of: canonical-arithmetic.md, rules 5 to 8.
+static int32_t lanes_of(int32_t block)
+{
+	return block == 1 ? 32 : block == 32 ? 8 : 4;
+}
+
+void split_shape_add(struct split_shape *s, enum dtype o, enum dtype down)
+{
+	bool is_first = s->o_block == 0;
+	int32_t o_block = block_of(o), down_block = s->n_experts > 0 ? 1 : block_of(down);
+	int32_t o_lanes = s->n_experts > 0 || o_block == 1 ? 0 : lanes_of(o_block), down_lanes = s->n_experts > 0 ? 0 : lanes_of(down_block);
+	s->o_lanes = is_first || o_lanes == s->o_lanes ? o_lanes : 0;
+	s->down_lanes = is_first || down_lanes < s->down_lanes ? down_lanes : s->down_lanes;
+	s->o_block = o_block > s->o_block ? o_block : s->o_block;
+	s->down_block = is_first || down_block > s->down_block ? down_block : s->down_block;
+}
+
 // cut gives each member its share of n units: boundaries are rounded, so that an error never adds up.
 static void cut(int32_t n_units, const uint32_t *shares, int32_t n, struct split_range *ranges)
 {

@@ -14,6 +14,7 @@
 #ifndef HEARTH_BASE_TENSOR_SPLIT_H
 #define HEARTH_BASE_TENSOR_SPLIT_H
 
+#include "base/dtype.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/wire_type.h"
@@ -81,6 +82,10 @@ enum split_exchange {
 	EXCHANGE_EXPERTS,  // outputs of the experts that tokens chose
 	N_EXCHANGES,
 };
+
+// split_shape_add takes in the types of a layer's o and down, once for each layer in any order; before the first one o_block is 0. Also of types
+// without kernels.
+void split_shape_add(struct split_shape *s, enum dtype o, enum dtype down);
 
 // tensor_split_make cuts by shares (n, any unit, at least one of them not 0): as near to them as heads, blocks and experts allow. ERR_RANGE names what is wrong.
 MUST_USE enum err tensor_split_make(const struct split_shape *s, enum split_mode mode, const uint32_t *shares, int32_t n, struct tensor_split *out,

@@ -342,28 +342,15 @@ static void set_inputs(struct engine *e, bool has_layers)
 	e->gated.n_cap = e->pairs_cap;
 }
 
-// block_of returns how many inputs of a product share a scale.
-static int32_t block_of(enum dtype type)
-{
-	uint32_t len = dtype_find((uint32_t)type)->block_len;
-	return len == 1 ? 1 : len <= 32 ? 32 : 256;
-}
-
 struct split_shape engine_split_shape(const struct model *m)
 {
 	const struct hparams *hp = model_hparams(m);
 	struct split_shape s = {.n_heads = hp->n_heads, .n_kv_heads = hp->n_kv_heads, .head_dim = hp->head_dim, .hidden_dim = hp->hidden_dim,
-		.ffn_dim = hp->ffn_dim, .n_experts = hp->n_experts, .o_block = 1, .down_block = 1};
+		.ffn_dim = hp->ffn_dim, .n_experts = hp->n_experts};
 	for (int32_t i = 0; i < hp->n_layers; i++) {
 		struct layer_weights w;
 		model_layer(m, i, &w);
-		int32_t o_lanes = block_of(w.o.type) == 1 ? 0 : block_of(w.o.type) == 32 ? 8 : 4;
-		s.o_lanes = hp->n_experts > 0 || (i > 0 && o_lanes != s.o_lanes) ? 0 : o_lanes;
-		int32_t o = block_of(w.o.type), down = block_of(w.down.type);
-		s.o_block = o > s.o_block ? o : s.o_block;
-		s.down_block = down > s.down_block && hp->n_experts == 0 ? down : s.down_block;
-		int32_t lanes = down == 1 ? 32 : down == 32 ? 8 : 4; // kernels_lanes, for types without kernels as well
-		s.down_lanes = hp->n_experts > 0 ? 0 : s.down_lanes == 0 || lanes < s.down_lanes ? lanes : s.down_lanes;
+		split_shape_add(&s, w.o.type, w.down.type);
 	}
 	return s;
 }

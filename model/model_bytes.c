@@ -20,6 +20,21 @@ static int32_t layer_of(struct gguf_str name, int32_t n_layers)
 	return i >= sizeof prefix && i < name.len && name.data[i] == '.' ? layer : -1;
 }
 
+static bool ends_with(struct gguf_str name, const char *end)
+{
+	size_t n = strlen(end);
+	return name.len >= n && memcmp(name.data + name.len - n, end, n) == 0;
+}
+
+static void add_to_layer(const struct gguf_tensor *t, int32_t layer, struct model_bytes *out)
+{
+	out->layers[layer] += t->bytes;
+	if (ends_with(t->name, ".attn_output.weight"))
+		out->o[layer] = (enum dtype)t->type;
+	if (ends_with(t->name, ".ffn_down.weight"))
+		out->down[layer] = (enum dtype)t->type;
+}
+
 void model_bytes_of(const struct gguf *g, int32_t n_layers, struct model_bytes *out)
 {
 	uint64_t of_type[DTYPE_ID_MAX + 1] = {0};
@@ -31,7 +46,7 @@ void model_bytes_of(const struct gguf *g, int32_t n_layers, struct model_bytes *
 		int32_t layer = layer_of(t->name, n_layers);
 		of_type[t->type] += t->bytes;
 		if (layer >= 0)
-			out->layers[layer] += t->bytes;
+			add_to_layer(t, layer, out);
 	}
 	for (uint32_t id = 0; id <= DTYPE_ID_MAX; id++)
 		if (of_type[id] > of_type[most])

@@ -153,15 +153,6 @@ static bool add_matrix(enum dtype type, int32_t rows, int32_t cols, uint64_t *by
 	return true;
 }
 
-static void put_type(struct model_shape *s, enum dtype type)
-{
-	s->type = type;
-	int32_t block = (int32_t)dtype_find(type)->block_len, lanes = block == 1 ? 32 : block == 256 ? 4 : 8; // canonical-arithmetic.md, rules 5 to 8
-	s->split.o_block = s->split.down_block = block;
-	s->split.o_lanes = s->split.n_experts > 0 || block == 1 ? 0 : lanes;
-	s->split.down_lanes = s->split.n_experts > 0 ? 0 : lanes;
-}
-
 enum err model_shape_of(const struct hparams *hp, enum dtype type, enum dtype head_type, uint64_t hop_bytes,
 	struct model_shape *out, struct errmsg *em)
 {
@@ -195,20 +186,24 @@ enum err model_shape_of(const struct hparams *hp, enum dtype type, enum dtype he
 			.ffn_dim = f,
 			.n_experts = hp->n_experts},
 		.n_experts_used = hp->n_experts_used,
+		.type = type,
 	};
-	put_type(out, type);
+	split_shape_add(&out->split, type, type);
 	return model_shape_check(out, em);
 }
 
-void model_shape_count(struct model_shape *s, const uint64_t *bytes_of_layer, uint64_t head_bytes, enum dtype type)
+void model_shape_count(struct model_shape *s, const struct model_counted *from)
 {
-	put_type(s, type);
-	s->head_bytes = head_bytes;
-	s->bytes_of_layer = bytes_of_layer;
+	s->type = from->type;
+	s->head_bytes = from->head_bytes;
+	s->bytes_of_layer = from->bytes_of_layer;
 	s->layer_bytes = 0;
-	for (int32_t i = 0; i < s->n_layers; i++)
-		if (bytes_of_layer[i] > s->layer_bytes)
-			s->layer_bytes = bytes_of_layer[i];
+	s->split.o_block = 0; // not of one type any more
+	for (int32_t i = 0; i < s->n_layers; i++) {
+		split_shape_add(&s->split, from->o[i], from->down[i]);
+		if (s->bytes_of_layer[i] > s->layer_bytes)
+			s->layer_bytes = s->bytes_of_layer[i];
+	}
 }
 
 uint64_t model_shape_layer_bytes(const struct model_shape *s, int32_t layer)

@@ -91,8 +91,16 @@ MUST_USE enum err model_shape_check(const struct model_shape *s, struct errmsg *
 MUST_USE enum err model_shape_of(const struct hparams *hp, enum dtype type, enum dtype head_type, uint64_t hop_bytes,
 	struct model_shape *out, struct errmsg *em);
 
-// model_shape_count puts what was counted in a file in the place of computed bytes; bytes_of_layer (n_layers) is borrowed from then on.
-void model_shape_count(struct model_shape *s, const uint64_t *bytes_of_layer, uint64_t head_bytes, enum dtype type);
+// What was counted in a file.
+struct model_counted {
+	const uint64_t *bytes_of_layer; // (n_layers)
+	uint64_t head_bytes;
+	enum dtype type;
+	const enum dtype *o, *down; // (n_layers)
+};
+
+// model_shape_count puts it in the place of what model_shape_of took for all layers; bytes_of_layer is borrowed from then on.
+void model_shape_count(struct model_shape *s, const struct model_counted *from);
 
 uint64_t model_shape_layer_bytes(const struct model_shape *s, int32_t layer);
 uint64_t model_shape_total_bytes(const struct model_shape *s); // layers and head

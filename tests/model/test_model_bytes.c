@@ -31,6 +31,8 @@ static void every_tensor_counts_for_its_layer(void **state)
 	gguf_build_tensor(&b, "blk.0.ffn_norm.weight", DTYPE_F32, 8, 1);
 	gguf_build_tensor(&b, "blk.10.attn_q.weight", DTYPE_F16, 8, 40);
 	gguf_build_tensor(&b, "blk.11.attn_q.weight", DTYPE_F32, 8, 2); // beyond the layers
+	gguf_build_tensor(&b, "blk.3.attn_output.weight", DTYPE_Q8_0, 32, 1);
+	gguf_build_tensor(&b, "blk.4.ffn_down.weight", DTYPE_Q4_0, 32, 1);
 	gguf_build_tensor(&b, "output.weight", DTYPE_F16, 8, 3);
 	struct model_bytes m = count(&b, 11);
 	assert_int_equal(m.layers[0], 8 * 3 * 4);
@@ -38,6 +40,10 @@ static void every_tensor_counts_for_its_layer(void **state)
 	assert_int_equal(m.layers[10], 8 * 40 * 2);
 	assert_int_equal(m.head, 8 * 3 * 2);
 	assert_int_equal(m.type, DTYPE_F16);
+	assert_int_equal(m.o[3], DTYPE_Q8_0);
+	assert_int_equal(m.down[4], DTYPE_Q4_0);
+	assert_int_equal(m.o[4], DTYPE_F32);
+	assert_int_equal(m.down[3], DTYPE_F32);
 }
 
 static void tied_embeddings_are_the_head(void **state)

@@ -1,5 +1,8 @@
 #include "sim/plan_model.h"
 
+#include "engine/engine.h"
+#include "tests/support/gguf_build.h"
+#include "tests/support/scratch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -100,6 +103,38 @@ static void a_scenario_without_a_model_is_no_model(void **state)
 	scenario_close(&s);
 }
 
+// What a file's layers are made of decides how members share them, and the planner has to count what they do.
+static void a_file_is_shared_in_a_plan_as_members_share_it(void **state)
+{
+	(void)state;
+	static const enum dtype types[][3] = {{DTYPE_Q4_K, DTYPE_Q4_0, DTYPE_Q6_K}, {DTYPE_Q4_K, DTYPE_Q8_0, DTYPE_F32}, {DTYPE_Q4_0, DTYPE_Q8_0, DTYPE_Q4_1},
+		{DTYPE_F16, DTYPE_F32, DTYPE_BF16}};
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+		char dir[SCRATCH_CAP], path[SCRATCH_CAP + 32];
+		struct tiny_llama t = tiny_llama_default(i + 1);
+		struct plan_model p;
+		struct model *m;
+		struct errmsg em = {""};
+		t.n_layers = 3;
+		t.hidden_dim = 256;
+		t.ffn_dim = 768;
+		t.n_heads = 8;
+		t.n_kv_heads = 2;
+		t.n_types = 3;
+		memcpy(t.types, types[i], sizeof types[i]);
+		assert_true(scratch_open(dir));
+		snprintf(path, sizeof path, "%s/tiny.gguf", dir);
+		gguf_build_tiny_llama_file(path, &t);
+		if (model_open(path, &m, &em) != OK || plan_model_of_gguf("tiny", model_gguf(m), WIRE_F32, &p, &em) != OK)
+			fail_msg("%s", em.text);
+		struct split_shape members = engine_split_shape(m);
+		assert_memory_equal(&p.shape.split, &members, sizeof members);
+		plan_model_close(&p);
+		model_close(m);
+		scratch_remove(dir);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -109,6 +144,7 @@ int main(void)
 		cmocka_unit_test(a_wrong_name_or_type_gets_the_nearest_or_the_list),
 		cmocka_unit_test(other_weights_scale_what_was_given_in_bytes),
 		cmocka_unit_test(a_scenario_without_a_model_is_no_model),
+		cmocka_unit_test(a_file_is_shared_in_a_plan_as_members_share_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
