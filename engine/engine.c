@@ -50,6 +50,12 @@ static float *carve_vector(struct carver *c, const struct tensor_view *t)
 	return t->cols > 0 ? carve(c, (size_t)t->cols, sizeof(float)) : NULL;
 }
 
+// carve_bias carves room for the bias of the heads that are its own.
+static float *carve_bias(const struct engine *e, struct carver *c, const struct tensor_view *t, int32_t n_heads)
+{
+	return t->cols > 0 ? carve_floats(c, n_heads, e->hp.head_dim) : NULL;
+}
+
 // pack_columns leaves the columns of its lanes to a matrix, and returns how many they are.
 static int32_t pack_columns(struct weight *w, struct split_range lanes)
 {
@@ -75,9 +81,9 @@ static void lay_out_layer(struct engine *e, struct carver *c, int32_t layer)
 		l.gated_cols = pack_columns(&l.down, e->part.lanes);
 	l.attn_norm = carve_vector(c, &w.attn_norm);
 	l.ffn_norm = carve_vector(c, &w.ffn_norm);
-	l.q_bias = carve_vector(c, &w.q_bias);
-	l.k_bias = carve_vector(c, &w.k_bias);
-	l.v_bias = carve_vector(c, &w.v_bias);
+	l.q_bias = carve_bias(e, c, &w.q_bias, e->n_own_heads);
+	l.k_bias = carve_bias(e, c, &w.k_bias, e->n_own_kv);
+	l.v_bias = carve_bias(e, c, &w.v_bias, e->n_own_kv);
 	l.q_norm = carve_vector(c, &w.q_norm);
 	l.k_norm = carve_vector(c, &w.k_norm);
 	if (split_has_o_lanes(e->split.mode))
@@ -146,24 +152,34 @@ static void lay_out_experts(struct engine *e, struct carver *c)
 		e->chosen_out = carve(c, (size_t)n * (size_t)e->hp.n_experts_used, (size_t)e->hp.hidden_dim * sizeof *e->chosen_out);
 }
 
-// lay_out_heads lists the heads that are its own.
+// find_heads counts the query heads that are its own and the KV heads that they use, and lists them where there is room.
+static void find_heads(struct engine *e)
+{
+	int32_t per_kv = e->hp.n_heads / e->hp.n_kv_heads, last_kv = -1;
+	e->n_own_heads = e->n_own_kv = 0;
+	for (int32_t i = 0; i < e->hp.n_heads; i++) {
+		if (!split_owns_head(&e->shape, e->split.mode, &e->part, i))
+			continue;
+		if (i / per_kv != last_kv && e->heads != NULL) {
+			e->kv_first[e->n_own_kv] = e->n_own_heads;
+			e->kv_heads[e->n_own_kv] = i / per_kv;
+		}
+		if (e->heads != NULL)
+			e->heads[e->n_own_heads] = i;
+		e->n_own_kv += i / per_kv != last_kv;
+		e->n_own_heads++;
+		last_kv = i / per_kv;
+	}
+	if (e->heads != NULL)
+		e->kv_first[e->n_own_kv] = e->n_own_heads;
+}
+
 static void lay_out_heads(struct engine *e, struct carver *c)
 {
 	e->heads = carve(c, (size_t)e->n_own_heads, sizeof *e->heads);
 	e->kv_heads = carve(c, (size_t)e->n_own_kv, sizeof *e->kv_heads);
 	e->kv_first = carve(c, (size_t)e->n_own_kv + 1, sizeof *e->kv_first);
-	int32_t n = 0, n_kv = 0, per_kv = e->hp.n_heads / e->hp.n_kv_heads;
-	for (int32_t i = 0; c->arena != NULL && i < e->hp.n_heads; i++) {
-		if (!split_owns_head(&e->shape, e->split.mode, &e->part, i))
-			continue;
-		if (n_kv == 0 || e->kv_heads[n_kv - 1] != i / per_kv) {
-			e->kv_first[n_kv] = n;
-			e->kv_heads[n_kv++] = i / per_kv;
-		}
-		e->heads[n++] = i;
-	}
-	if (c->arena != NULL)
-		e->kv_first[n_kv] = n;
+	find_heads(e);
 }
 
 static void lay_out(struct engine *e, struct carver *c)
@@ -355,19 +371,6 @@ struct split_shape engine_split_shape(const struct model *m)
 	return s;
 }
 
-// count_heads counts those that are its own, and the KV heads that they use.
-static void count_heads(struct engine *e)
-{
-	int32_t last_kv = -1, per_kv = e->hp.n_heads / e->hp.n_kv_heads;
-	for (int32_t i = 0; i < e->hp.n_heads; i++) {
-		if (!split_owns_head(&e->shape, e->split.mode, &e->part, i))
-			continue;
-		e->n_own_heads++;
-		e->n_own_kv += i / per_kv != last_kv;
-		last_kv = i / per_kv;
-	}
-}
-
 // set_part decides what of a layer this engine computes.
 static enum err set_part(struct engine *e, struct errmsg *em)
 {
@@ -385,7 +388,7 @@ static enum err set_part(struct engine *e, struct errmsg *em)
 	if (err != OK)
 		return err;
 	e->part = e->split.parts[e->c.split != NULL ? e->c.member : 0];
-	count_heads(e);
+	find_heads(e);
 	return OK;
 }
 

@@ -12,7 +12,7 @@
 #define UNITS_IN_CAP 12               // that fit the memory for weights at least
 #define EXPERT_TOKENS_REMEMBERED 64   // tokens after which the use of an expert counts half
 
-// rows_of takes some rows of a matrix, or values of a vector; what a file leaves out stays so.
+// rows_of takes some rows of a matrix; what a file leaves out stays so.
 static void rows_of(struct tensor_view *t, struct split_range r)
 {
 	if (t->rows == 0)
@@ -20,15 +20,6 @@ static void rows_of(struct tensor_view *t, struct split_range r)
 	t->rows = split_len(r);
 	t->at += (uint64_t)r.begin * t->row_bytes;
 	t->data = (const uint8_t *)t->data + (size_t)r.begin * t->row_bytes;
-}
-
-static void values_of(struct tensor_view *t, struct split_range r)
-{
-	if (t->cols == 0)
-		return;
-	t->cols = split_len(r);
-	t->at += (uint64_t)r.begin * sizeof(float);
-	t->data = (const float *)t->data + r.begin;
 }
 
 static struct split_range times(struct split_range r, int32_t n)
@@ -47,9 +38,6 @@ void engine_layer_part(const struct engine *e, int32_t layer, struct layer_weigh
 		rows_of(&w->q, q);
 		rows_of(&w->k, kv);
 		rows_of(&w->v, kv);
-		values_of(&w->q_bias, q);
-		values_of(&w->k_bias, kv);
-		values_of(&w->v_bias, kv);
 		rows_of(&w->o, e->part.o_rows);
 	}
 	rows_of(&w->gate, e->part.ffn);
@@ -69,35 +57,27 @@ static void place_rows(struct engine *e, struct unit_run run, int32_t packed)
 	}
 }
 
-// head_run returns how many heads of a list follow the one at `at` directly.
-static int32_t head_run(const int32_t *heads, int32_t n, int32_t at)
+// owns_head tells whether a query head, or with `kv` a KV head, is this member's.
+static bool owns_head(const struct engine *e, bool kv, int32_t head)
 {
-	int32_t end = at + 1;
-	while (end < n && heads[end] == heads[end - 1] + 1)
-		end++;
-	return end - at;
+	int32_t n = kv ? e->hp.n_heads / e->hp.n_kv_heads : 1;
+	bool owns = false;
+	for (int32_t i = head * n; i < (head + 1) * n; i++)
+		owns = owns || split_owns_head(&e->shape, e->split.mode, &e->part, i);
+	return owns;
 }
 
-// own_heads lists query heads, or with `kv` KV heads, that are this member's: also while it is only measured.
-static int32_t *own_heads(const struct engine *e, bool kv, int32_t *n)
-{
-	int32_t per_kv = e->hp.n_heads / e->hp.n_kv_heads;
-	int32_t *list = malloc((size_t)e->hp.n_heads * sizeof *list);
-	*n = 0;
-	for (int32_t i = 0; list != NULL && i < e->hp.n_heads; i++)
-		if (split_owns_head(&e->shape, e->split.mode, &e->part, i) && (!kv || *n == 0 || list[*n - 1] != i / per_kv))
-			list[(*n)++] = kv ? i / per_kv : i;
-	return list;
-}
-
-// add_head_rows puts the rows of q, or of k and v, that belong to lanes of o into the table.
+// add_head_rows puts the rows of q, or of k and v, that belong to lanes of o into the table: a unit at least for each run of neighbouring heads.
 static enum err add_head_rows(struct engine *e, int32_t layer, const struct layer_weights *w, bool kv, uint64_t unit_max, struct unit_run *all)
 {
-	int32_t n, dim = e->hp.head_dim, *list = own_heads(e, kv, &n);
-	enum err err = list != NULL ? OK : ERR_NOMEM;
-	for (int32_t at = 0; at < n && err == OK;) {
-		int32_t len = head_run(list, n, at);
-		struct split_range rows = {list[at] * dim, (list[at] + len) * dim}, none = {0, 0};
+	int32_t n = kv ? e->hp.n_kv_heads : e->hp.n_heads, dim = e->hp.head_dim, packed = 0, end;
+	enum err err = OK;
+	for (int32_t begin = 0; begin < n && err == OK; begin = end + 1) {
+		for (end = begin; end < n && owns_head(e, kv, end); end++)
+			;
+		if (begin == end)
+			continue;
+		struct split_range rows = {begin * dim, end * dim}, none = {0, 0};
 		struct tensor_view q = w->q, k = w->k, v = w->v;
 		struct unit_run part = {0};
 		rows_of(&q, kv ? none : rows);
@@ -105,10 +85,9 @@ static enum err add_head_rows(struct engine *e, int32_t layer, const struct laye
 		rows_of(&v, kv ? rows : none);
 		err = unit_table_add(&e->units, layer, UNIT_QKV, (const struct tensor_view *const[]){&q, &k, &v}, 3, unit_max, &part);
 		if (err == OK)
-			place_rows(e, part, at * dim);
-		at += len;
+			place_rows(e, part, packed);
+		packed += split_len(rows);
 	}
-	free(list);
 	all->end = e->units.n;
 	return err;
 }
@@ -323,7 +302,7 @@ void engine_drop_weights(struct engine *e)
 
 static enum err read_vector(struct engine *e, const struct tensor_view *t, float *to, struct errmsg *em)
 {
-	return to != NULL && t->cols > 0 ? weight_files_read(e->files, t->at, (uint64_t)t->cols * sizeof *to, to, em) : OK;
+	return to != NULL ? weight_files_read(e->files, t->at, (uint64_t)t->cols * sizeof *to, to, em) : OK;
 }
 
 // read_columns packs the columns of a matrix that are its lanes', into `to`.
@@ -367,7 +346,7 @@ static enum err read_bias(struct engine *e, const struct tensor_view *t, const i
 static enum err read_layer_vectors(struct engine *e, int32_t layer, struct errmsg *em)
 {
 	struct layer_weights w;
-	engine_layer_part(e, layer, &w);
+	model_layer(e->c.model, layer, &w);
 	const struct engine_layer *l = &e->layers[layer_spans_find(&e->c.layers, layer)];
 	const struct {
 		const struct tensor_view *from;
@@ -375,13 +354,11 @@ static enum err read_layer_vectors(struct engine *e, int32_t layer, struct errms
 	} vectors[] = {
 		{&w.attn_norm, l->attn_norm}, {&w.ffn_norm, l->ffn_norm}, {&w.q_norm, l->q_norm}, {&w.k_norm, l->k_norm},
 	};
-	struct layer_weights whole;
-	model_layer(e->c.model, layer, &whole);
-	enum err err = read_bias(e, &whole.q_bias, e->heads, e->n_own_heads, l->q_bias, em);
+	enum err err = read_bias(e, &w.q_bias, e->heads, e->n_own_heads, l->q_bias, em);
 	if (err == OK)
-		err = read_bias(e, &whole.k_bias, e->kv_heads, e->n_own_kv, l->k_bias, em);
+		err = read_bias(e, &w.k_bias, e->kv_heads, e->n_own_kv, l->k_bias, em);
 	if (err == OK)
-		err = read_bias(e, &whole.v_bias, e->kv_heads, e->n_own_kv, l->v_bias, em);
+		err = read_bias(e, &w.v_bias, e->kv_heads, e->n_own_kv, l->v_bias, em);
 	for (size_t i = 0; i < ARRAY_LEN(vectors) && err == OK; i++)
 		err = read_vector(e, vectors[i].from, vectors[i].to, em);
 	if (err == OK && w.router.rows > 0)

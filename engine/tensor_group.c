@@ -121,12 +121,7 @@ enum err tensor_group_measure(const struct engine_config *c, struct engine_size 
 		err = member_size(c, i, one, &s, em);
 		if (err != OK)
 			break;
-		// A box holds at most every input of o or of down as f32, or the experts of each token.
-		const struct hparams *hp = model_hparams(c->model);
-		size_t widest = (size_t)(hp->n_heads * hp->head_dim > hp->ffn_dim ? hp->n_heads * hp->head_dim : hp->ffn_dim);
-		size_t experts = (size_t)hp->n_experts_used * (size_t)hp->hidden_dim;
-		size_t box = (widest > experts ? widest : experts) * sizeof(float) * (size_t)c->batch_max;
-		out->bytes += s.bytes + 2 * box + (size_t)c->batch_max * (size_t)hp->hidden_dim * sizeof(float);
+		out->bytes += s.bytes + 2 * s.part_bytes + (uint64_t)c->batch_max * (uint64_t)model_hparams(c->model)->hidden_dim * sizeof(float);
 		out->kv_bytes += s.kv_bytes;
 		out->weight_bytes += s.weight_bytes;
 		out->weight_least += s.weight_least;
