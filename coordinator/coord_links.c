@@ -210,6 +210,12 @@ void coord_links_on_pong(struct coordinator *c, const struct coord_link *l, uint
 
 // ---- time
 
+static void end_retired(struct coord_link *l, struct coord_effects *fx)
+{
+	l->closing = true;
+	coord_close(fx, l->handle, true);
+}
+
 static void check_link(struct coordinator *c, struct coord_link *l, struct coord_effects *fx)
 {
 	uint8_t ping[FRAME_PING_BYTES];
@@ -225,15 +231,17 @@ static void check_link(struct coordinator *c, struct coord_link *l, struct coord
 		coord_send_bytes(fx, l->handle, ping, sizeof ping);
 		break;
 	case LIVENESS_DEAD:
+		if (l->retired) { // what was on its way there has long come
+			end_retired(l, fx);
+			return;
+		}
 		snprintf(text, sizeof text, "silent for %lld ms", (long long)(c->config.liveness.dead_after_ns / 1000000));
 		coord_close(fx, l->handle, false);
 		end_link(c, l, LINK_SILENT, text, fx);
 		return;
 	}
-	if (l->retired && c->now_ns - l->retired_ns >= LINK_RETIRE_NS) {
-		l->closing = true;
-		coord_close(fx, l->handle, true);
-	}
+	if (l->retired && c->now_ns - l->retired_ns >= LINK_RETIRE_NS)
+		end_retired(l, fx);
 }
 
 // is_watched: one that we have closed ends soon, and its host says so.

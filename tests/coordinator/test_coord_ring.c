@@ -405,6 +405,35 @@ static void a_link_that_ends_in_order_is_not_given_up_for_its_silence(void **sta
 	stop(&h);
 }
 
+// A short time to death comes before it would be closed anyway. Nothing is lost with it, and no plan.
+static void an_old_link_that_is_silent_ends_in_order(void **state)
+{
+	(void)state;
+	struct host h;
+	struct coordinator_config config = base_config();
+	uint8_t pong[FRAME_PING_BYTES];
+	config.liveness = liveness_with(S);
+	start_ready(&h, &config, 1);
+	submit(&h, 1, 3, 3);
+	embedded(&h);
+	uint32_t old = h.data[1];
+	h.data[1] = link_up(&h, record(1).id, COORD_LINK_DATA);
+	ping_encode(FRAME_PONG, 0, pong);
+	for (int32_t i = 0; i < 10 && count_fx(&h, COORD_FX_CLOSE) == 0; i++) {
+		h.now += S / 8;
+		frame(&h, h.control[1], pong, sizeof pong);
+		frame(&h, h.data[1], pong, sizeof pong);
+		tick(&h);
+	}
+	assert_int_equal(count_fx(&h, COORD_FX_CLOSE), 1);
+	assert_int_equal(find_fx(&h, COORD_FX_CLOSE, 0)->u.close.link, old);
+	assert_true(find_fx(&h, COORD_FX_CLOSE, 0)->u.close.orderly);
+	assert_true(is_ready(&h));
+	down(&h, old, true);
+	assert_true(is_ready(&h));
+	stop(&h);
+}
+
 // ---- relay
 
 static void who_ignores_its_credits_is_closed_before_its_victim(void **state)
@@ -454,6 +483,7 @@ int main(void)
 		cmocka_unit_test(a_hello_on_an_old_link_says_nothing_any_more),
 		cmocka_unit_test(an_old_link_is_closed_in_order_after_a_while),
 		cmocka_unit_test(a_link_that_ends_in_order_is_not_given_up_for_its_silence),
+		cmocka_unit_test(an_old_link_that_is_silent_ends_in_order),
 		cmocka_unit_test(who_ignores_its_credits_is_closed_before_its_victim),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
