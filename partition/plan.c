@@ -184,7 +184,8 @@ static bool is_group(const struct plan_group *g)
 	uint64_t sum = 0;
 	for (int32_t k = 0; k < g->n && k < GROUP_MEMBERS_MAX; k++)
 		sum += g->shares[k];
-	return g->n >= 1 && g->n <= GROUP_MEMBERS_MAX && g->hub >= 0 && g->hub <= g->n && sum > 0;
+	bool has_hub = g->hub > 0 && !split_has_lanes(g->mode); // with lanes each member gets something else: there is nothing to pass on
+	return g->n >= 1 && g->n <= GROUP_MEMBERS_MAX && (g->hub == 0 || has_hub) && g->hub <= g->n && sum > 0;
 }
 
 static bool is_once(const struct plan *p, struct node_id node)

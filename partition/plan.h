@@ -27,7 +27,7 @@ struct plan_group {
 	uint32_t shares[GROUP_MEMBERS_MAX];      // (n) of each layer, in any unit; at least one is not 0. A plain stage's is 1
 	enum split_mode mode;
 	enum wire_type payload; // of the mode's sums
-	int32_t hub; // member hub - 1 passes on what the others contribute; 0: each sends to each
+	int32_t hub; // member hub - 1 passes on what the others contribute; 0: each sends to each, as they must in a mode with lanes
 };
 
 struct plan_stage {

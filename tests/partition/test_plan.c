@@ -262,6 +262,17 @@ static void check_refuses_what_is_no_group(void **state)
 	assert_int_equal(plan_check(&p), ERR_RANGE);
 }
 
+static void check_refuses_a_hub_where_each_member_gets_sums_of_its_own(void **state)
+{
+	(void)state;
+	struct plan p = of_group(1);
+	p.stages[1].who.hub = 3;
+	for (int32_t mode = 0; mode < N_SPLIT_MODES; mode++) {
+		p.stages[1].who.mode = (enum split_mode)mode;
+		assert_int_equal(plan_check(&p), split_has_lanes(p.stages[1].who.mode) ? ERR_RANGE : OK);
+	}
+}
+
 static void members_left_share_as_they_did(void **state)
 {
 	(void)state;
@@ -336,6 +347,7 @@ int main(void)
 		cmocka_unit_test(a_spare_takes_a_place_in_every_round),
 		cmocka_unit_test(a_stage_may_be_a_group),
 		cmocka_unit_test(check_refuses_what_is_no_group),
+		cmocka_unit_test(check_refuses_a_hub_where_each_member_gets_sums_of_its_own),
 		cmocka_unit_test(members_left_share_as_they_did),
 		cmocka_unit_test(a_lost_lead_is_followed_by_the_next_member),
 		cmocka_unit_test(members_left_without_a_share_get_one),
