@@ -92,7 +92,7 @@ struct coord_link {
 	int32_t next;                     // of its member's links; -1: the last
 };
 
-// A pairwise psk of two neighbours, kept while both stay members, so that a new plan breaks no link.
+// A pairwise psk of two machines with a link, kept while both stay members, so that a new plan breaks no link.
 struct pair {
 	struct node_id a, b;
 	uint8_t psk[KEY_BYTES];
@@ -369,7 +369,6 @@ void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch
 // planning_drop: what is on its way in a chain may be lost, credits too. Its next plan begins with full credits under a new plan_epoch; its answers
 // wait for it.
 void planning_drop(struct coordinator *c, struct chain *ch, struct coord_effects *fx);
-void planning_forget_pairs(struct coordinator *c, struct node_id id);
 // planning_retry counts again on members whose pause is over: after a failed load (where nothing works without them, that makes a new plan), and
 // after a loss.
 void planning_retry(struct coordinator *c);
@@ -382,6 +381,20 @@ bool planning_is_somebody(const struct coordinator *c, const struct chain *ch, i
 // planning_find_candidates: `names` are borrowed of the members.
 void planning_find_candidates(const struct coordinator *c, const struct chain *ch, struct candidates *out);
 bool planning_same_stages(const struct plan *a, const struct plan *b);
+
+// pairs.c: two machines are found in either order.
+struct pair *pairs_find(struct coordinator *c, struct node_id a, struct node_id b); // or NULL
+struct pair *pairs_find_hop(struct coordinator *c, const struct plan *p, int32_t stage); // of a stage's lead and the next one's; or NULL
+// pairs_missing finds two that have a link under the chain's plan, and no key for it yet.
+bool pairs_missing(struct coordinator *c, const struct chain *ch, struct pair *out);
+struct pair *pairs_free(struct coordinator *c); // a place that no plan needs, or NULL
+void pairs_forget(struct coordinator *c, struct node_id id); // it is no member any more
+
+// briefing.c
+// briefing_send tells a member its part of the chain's plan. All keys are drawn.
+void briefing_send(struct coordinator *c, const struct chain *ch, struct plan_seat at, struct coord_effects *fx);
+// briefing_tell_outsiders: who is here without a part must not go on with an old one, its memory and its dialling.
+void briefing_tell_outsiders(struct coordinator *c, struct coord_effects *fx);
 
 // proposals.c
 enum proposal_verdict { PROPOSAL_PLAN, PROPOSAL_ASK, PROPOSAL_UNKNOWN };

@@ -552,7 +552,7 @@ static void on_revoke_stored(struct coordinator *c, const struct store_wait *w, 
 	int32_t inv = bound_invite(c, w->node);
 	if (inv >= 0)
 		wipe_invite(c, inv);
-	planning_forget_pairs(c, w->node);
+	pairs_forget(c, w->node);
 	member_figures_forget(c, w->node);
 	memset(&c->members[i], 0, sizeof c->members[i]);
 	c->members[i].chain = c->members[i].stage = c->members[i].first_link = -1;

@@ -23,243 +23,10 @@ int32_t planning_next(const struct plan *p, int32_t stage)
 	return p->n_rounds > 1 ? 0 : -1;
 }
 
-// prev_of returns the stage before a stage, or -1: its steps come from the head only.
-static int32_t prev_of(const struct plan *p, int32_t stage)
-{
-	if (stage > 0)
-		return stage - 1;
-	return p->n_rounds > 1 ? p->n_stages - 1 : -1;
-}
-
 bool planning_is_between_machines(const struct coordinator *c, const struct chain *ch, int32_t stage)
 {
 	int32_t next = planning_next(&ch->plan, stage);
 	return next >= 0 && !c->members[member_of_stage(c, ch, stage)].is_local && !c->members[member_of_stage(c, ch, next)].is_local;
-}
-
-// ---- pairwise keys
-
-// is_pair: whichever comes first in the ring, so that a plan in another order breaks no link.
-static bool is_pair(const struct pair *p, struct node_id a, struct node_id b)
-{
-	return (node_id_is(p->a, a) && node_id_is(p->b, b)) || (node_id_is(p->a, b) && node_id_is(p->b, a));
-}
-
-static struct pair *find_pair(struct coordinator *c, struct node_id a, struct node_id b)
-{
-	for (int32_t i = 0; i < c->n_chains * PAIRS_MAX; i++)
-		if (c->pairs[i].used && is_pair(&c->pairs[i], a, b))
-			return &c->pairs[i];
-	return NULL;
-}
-
-// is_in_plan: two neighbours in the ring, or two of a group.
-static bool is_in_plan(const struct chain *ch, const struct pair *p)
-{
-	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
-		const struct plan_group *g = &ch->plan.stages[i].who;
-		int32_t next = planning_next(&ch->plan, i);
-		if (next >= 0 && is_pair(p, plan_lead(&ch->plan.stages[i]), plan_lead(&ch->plan.stages[next])))
-			return true;
-		if (plan_group_find(g, p->a) >= 0 && plan_group_find(g, p->b) >= 0)
-			return true;
-	}
-	return false;
-}
-
-static struct pair *free_pair(struct coordinator *c)
-{
-	for (int32_t i = 0; i < c->n_chains * PAIRS_MAX; i++) {
-		bool is_needed = false;
-		for (int32_t k = 0; c->pairs[i].used && k < c->n_chains; k++)
-			is_needed = is_needed || is_in_plan(&c->chains[k], &c->pairs[i]);
-		if (!is_needed)
-			return &c->pairs[i];
-	}
-	return NULL;
-}
-
-static struct pair *find_hop(struct coordinator *c, const struct plan *p, int32_t stage)
-{
-	return find_pair(c, plan_lead(&p->stages[stage]), plan_lead(&p->stages[planning_next(p, stage)]));
-}
-
-// missing_in_group: the node on this machine is reached through the coordinator, and needs no key.
-static bool missing_in_group(struct coordinator *c, const struct plan_group *g, struct pair *out)
-{
-	for (int32_t i = 0; i < g->n; i++) {
-		for (int32_t k = i + 1; k < g->n; k++) {
-			bool has_local = c->config.has_local_node && (node_id_is(g->nodes[i], c->config.self) || node_id_is(g->nodes[k], c->config.self));
-			if (has_local || find_pair(c, g->nodes[i], g->nodes[k]) != NULL)
-				continue;
-			*out = (struct pair){.a = g->nodes[i], .b = g->nodes[k]};
-			return true;
-		}
-	}
-	return false;
-}
-
-// missing_pair finds two that have a link under the chain's plan, and no key for it yet.
-static bool missing_pair(struct coordinator *c, const struct chain *ch, struct pair *out)
-{
-	for (int32_t i = 0; i < ch->plan.n_stages; i++) {
-		int32_t next = planning_next(&ch->plan, i);
-		if (planning_is_between_machines(c, ch, i) && find_hop(c, &ch->plan, i) == NULL) {
-			*out = (struct pair){.a = plan_lead(&ch->plan.stages[i]), .b = plan_lead(&ch->plan.stages[next])};
-			return true;
-		}
-		if (missing_in_group(c, &ch->plan.stages[i].who, out))
-			return true;
-	}
-	return false;
-}
-
-void planning_on_random(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
-{
-	c->random_asked = false;
-	for (int32_t i = 0; i < c->n_chains; i++) {
-		const struct chain *ch = &c->chains[i];
-		struct pair missing;
-		struct pair *p = ch->plan_state == PLAN_KEYS && missing_pair(c, ch, &missing) ? free_pair(c) : NULL;
-		if (p == NULL)
-			continue;
-		*p = (struct pair){.a = missing.a, .b = missing.b, .used = true};
-		memcpy(p->psk, ev->u.random.bytes, KEY_BYTES);
-		planning_pump(c, fx);
-		return;
-	}
-}
-
-void planning_forget_pairs(struct coordinator *c, struct node_id id)
-{
-	for (int32_t i = 0; i < c->n_chains * PAIRS_MAX; i++)
-		if (c->pairs[i].used && (node_id_is(c->pairs[i].a, id) || node_id_is(c->pairs[i].b, id)))
-			memset(&c->pairs[i], 0, sizeof c->pairs[i]);
-}
-
-// ---- sending
-
-static void add_address(struct address_list *list, const char *host, uint16_t port)
-{
-	bool is_bare_ipv6 = strchr(host, ':') != NULL && host[0] != '[';
-	if (list->n == ADDRS_MAX || port == 0 || host[0] == '\0' || strlen(host) + 9 > ADDR_CAP)
-		return;
-	snprintf(list->at[list->n], ADDR_CAP, is_bare_ipv6 ? "[%s]:%u" : "%s:%u", host, port);
-	list->n++;
-}
-
-static void fill_peer(const struct member *m, const uint8_t psk[KEY_BYTES], struct msg_peer *out)
-{
-	out->present = true;
-	memcpy(out->public_key, m->record.public_key, KEY_BYTES);
-	memcpy(out->psk, psk, KEY_BYTES);
-	text_copy(out->name, sizeof out->name, m->hello.name);
-	out->addresses = m->hello.addresses;
-	add_address(&out->addresses, m->remote, m->hello.port);
-}
-
-bool coordinator_find_peer(const struct coordinator *c, struct node_id id, struct msg_peer *out)
-{
-	static const uint8_t none[KEY_BYTES];
-	int32_t i = member_find(c, id);
-	memset(out, 0, sizeof *out);
-	if (i < 0 || c->members[i].is_local || c->members[i].pending)
-		return false;
-	fill_peer(&c->members[i], none, out);
-	return true;
-}
-
-// fill_group names the members of a stage to the one at `self`. The node on this machine and the others reach each other through the coordinator: they
-// are told neither keys nor addresses.
-static void fill_group(struct coordinator *c, const struct plan_group *g, int32_t self, struct msg_group *out)
-{
-	if (g->n == 1)
-		return;
-	*out = (struct msg_group){.n_members = g->n, .self = self, .mode = g->mode, .payload = g->payload, .hub = g->hub - 1};
-	memcpy(out->shares, g->shares, (size_t)g->n * sizeof g->shares[0]);
-	for (int32_t i = 0; i < g->n; i++) {
-		const struct member *m = &c->members[member_find(c, g->nodes[i])];
-		const struct pair *p = find_pair(c, g->nodes[self], g->nodes[i]);
-		if (p != NULL)
-			fill_peer(m, p->psk, &out->members[i]);
-		out->members[i].present = i != self;
-		text_copy(out->members[i].name, sizeof out->members[i].name, i != self ? m->hello.name : "");
-	}
-}
-
-// fill_neighbours: a group's lead has those of its stage, the others have none.
-static void fill_neighbours(struct coordinator *c, const struct chain *ch, int32_t stage, struct msg_plan *p)
-{
-	int32_t prev = prev_of(&ch->plan, stage), next = planning_next(&ch->plan, stage);
-	if (prev >= 0 && planning_is_between_machines(c, ch, prev))
-		fill_peer(&c->members[member_of_stage(c, ch, prev)], find_hop(c, &ch->plan, prev)->psk, &p->prev);
-	if (planning_is_between_machines(c, ch, stage))
-		fill_peer(&c->members[member_of_stage(c, ch, next)], find_hop(c, &ch->plan, stage)->psk, &p->next);
-}
-
-static void send_plan(struct coordinator *c, const struct chain *ch, struct plan_seat at, struct coord_effects *fx)
-{
-	const struct plan_stage *st = &ch->plan.stages[at.stage];
-	struct member *mb = &c->members[member_of_seat(c, ch, at)];
-	struct msg m = {.type = MSG_PLAN};
-	struct msg_plan *p = &m.u.plan;
-	p->epoch = ch->plan.epoch;
-	p->n_stages = ch->plan.n_stages;
-	p->stage = at.stage;
-	p->layers = st->layers;
-	p->wire = c->config.wire;
-	p->n_slots = c->config.n_slots;
-	p->ctx_len = c->config.ctx_len;
-	p->chunk_max = c->config.chunk_max;
-	p->hop_credits = ch->hop_credits;
-	if (at.place == 0)
-		fill_neighbours(c, ch, at.stage, p);
-	fill_group(c, &st->who, at.place, &p->group);
-	recovery_note_part(mb, st, at.place);
-	mb->stage = at.stage;
-	mb->place = at.place;
-	mb->told = ch->plan.epoch;
-	mb->loaded = false;
-	mb->next_direct = false;
-	coord_send_msg(c, (int32_t)(mb - c->members), &m, fx);
-}
-
-static void send_all(struct coordinator *c, struct chain *ch, struct coord_effects *fx)
-{
-	ch->plan_state = PLAN_LOADING;
-	c->has_news = true;
-	ring_reset(c, ch);
-	for (struct plan_seat s = {0}; plan_has_seat(&ch->plan, s); s = plan_seat_after(&ch->plan, s))
-		send_plan(c, ch, s, fx);
-	snprintf(ch->waiting_for, sizeof ch->waiting_for, "the nodes are loading their layers");
-}
-
-// outsider_epoch returns the plan under which a member has no part; 0: there is none to be told of.
-static struct plan_epoch outsider_epoch(const struct coordinator *c, const struct member *m)
-{
-	const struct chain *ch = m->chain >= 0 ? &c->chains[m->chain] : NULL;
-	if (m->stage >= 0)
-		return (struct plan_epoch){0};
-	if (ch != NULL)
-		return ch->plan_state == PLAN_LOADING || ch->plan_state == PLAN_READY ? ch->plan.epoch : (struct plan_epoch){0};
-	return c->had_plan && m->told.v == 0 ? (struct plan_epoch){c->last_epoch} : (struct plan_epoch){0}; // who stands by is told once
-}
-
-// tell_outsiders: who is here without a part must not go on with an old one, its memory and its dialling.
-static void tell_outsiders(struct coordinator *c, struct coord_effects *fx)
-{
-	struct msg m = {.type = MSG_PLAN};
-	for (int32_t i = 0; i < c->n_members; i++) {
-		struct member *mb = &c->members[i];
-		if (!mb->used || mb->pending || mb->state != MEMBER_READY)
-			continue;
-		m.u.plan.epoch = outsider_epoch(c, mb);
-		if (m.u.plan.epoch.v == 0 || mb->told.v == m.u.plan.epoch.v)
-			continue;
-		mb->told = m.u.plan.epoch;
-		mb->kv_epoch.v = 0;
-		coord_send_msg(c, i, &m, fx);
-	}
 }
 
 // ---- choosing
@@ -589,13 +356,23 @@ static bool should_plan(const struct coordinator *c, const struct chain *ch)
 	return somebody_leaves(c, ch) && choose(c, ch, &next, why) && (next.must_ask || prefetch_is_here(c, &next.plan));
 }
 
+static void send_all(struct coordinator *c, struct chain *ch, struct coord_effects *fx)
+{
+	ch->plan_state = PLAN_LOADING;
+	c->has_news = true;
+	ring_reset(c, ch);
+	for (struct plan_seat s = {0}; plan_has_seat(&ch->plan, s); s = plan_seat_after(&ch->plan, s))
+		briefing_send(c, ch, s, fx);
+	snprintf(ch->waiting_for, sizeof ch->waiting_for, "the nodes are loading their layers");
+}
+
 static void pump_chain(struct coordinator *c, struct chain *ch, struct coord_effects *fx)
 {
 	if (should_plan(c, ch))
 		make_plan(c, ch, fx);
 	if (ch->plan_state == PLAN_KEYS) {
 		struct pair missing;
-		if (!missing_pair(c, ch, &missing)) {
+		if (!pairs_missing(c, ch, &missing)) {
 			send_all(c, ch, fx);
 		} else if (!c->random_asked) {
 			c->random_asked = true;
@@ -620,9 +397,25 @@ void planning_pump(struct coordinator *c, struct coord_effects *fx)
 	if (!c->has_news)
 		return;
 	prefetch_ask(c, fx);
-	tell_outsiders(c, fx);
+	briefing_tell_outsiders(c, fx);
 	say_bye(c, fx);
 	c->has_news = false;
+}
+
+void planning_on_random(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
+{
+	c->random_asked = false;
+	for (int32_t i = 0; i < c->n_chains; i++) {
+		const struct chain *ch = &c->chains[i];
+		struct pair missing;
+		struct pair *p = ch->plan_state == PLAN_KEYS && pairs_missing(c, ch, &missing) ? pairs_free(c) : NULL;
+		if (p == NULL)
+			continue;
+		*p = (struct pair){.a = missing.a, .b = missing.b, .used = true};
+		memcpy(p->psk, ev->u.random.bytes, KEY_BYTES);
+		planning_pump(c, fx);
+		return;
+	}
 }
 
 void planning_retry(struct coordinator *c)
