@@ -70,7 +70,8 @@ void answer_print_text(struct answer_print *p, int32_t token, const char *text, 
 		return;
 	}
 	p->text = grow(p->text, p->text_len + len, &p->text_cap, 1);
-	memcpy(p->text + p->text_len, text, len);
+	if (len > 0) // a token may have no text, the first one as well
+		memcpy(p->text + p->text_len, text, len);
 	p->text_len += len;
 }
 
