@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// thread_start starts a thread with every signal blocked: signals belong to the program's own threads. False: the system gives no more threads.
+// thread_start starts a thread in which signals from outside are blocked: they belong to the program's own threads. False: the system gives no more threads.
 MUST_USE bool thread_start(pthread_t *out, void *(*run)(void *ctx), void *ctx);
 
 // thread_clock_ns returns monotonic time, for how long something took; it decides nothing.

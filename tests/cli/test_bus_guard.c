@@ -1,5 +1,6 @@
 #include "cli/bus_guard.h"
 
+#include "base/thread.h"
 #include "cli/command.h"
 #include "model/mapped_file.h"
 
@@ -56,7 +57,7 @@ static void *touch(void *data)
 	return bytes[FILE_BYTES - 1] ? data : NULL;
 }
 
-// cut_and_touch maps the file, cuts it, and touches what is gone in several threads at once.
+// cut_and_touch maps the file, cuts it, and touches what is gone in several threads at once, started as those that compute are.
 static void cut_and_touch(const char *path)
 {
 	struct mapped_file f;
@@ -65,7 +66,7 @@ static void cut_and_touch(const char *path)
 	if (mapped_file_open(path, &f, NULL) != OK || truncate(path, 4096) != 0)
 		_exit(78);
 	for (size_t i = 0; i < 4; i++)
-		if (pthread_create(&threads[i], NULL, touch, (void *)(uintptr_t)f.data) != 0)
+		if (!thread_start(&threads[i], touch, (void *)(uintptr_t)f.data))
 			_exit(79);
 	for (size_t i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
