@@ -124,7 +124,7 @@ static void print_bottleneck(FILE *to, const struct plan_report *r)
 		fprintf(to, "  - what limits it are the links: %s of %s. Wires, or fewer machines, would help.\n", time_text(a->hop_s).text, time_text(a->token_s).text);
 		break;
 	case SOLVE_TERM_EXCHANGES:
-		fprintf(to, "  - what limits it are the exchanges in the group of %s: %s of %s. Wires would help.\n", who, time_text(s ? s->exchange_s : 0).text,
+		fprintf(to, "  - what limits it are the exchanges in the group of %s: %s of %s. Faster links between its members would help.\n", who, time_text(s ? s->exchange_s : 0).text,
 			time_text(a->token_s).text);
 		break;
 	case SOLVE_TERM_HEAD:

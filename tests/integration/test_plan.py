@@ -61,6 +61,8 @@ def test_machines_on_a_wire_compute_layers_together_and_the_report_says_what_the
     text = plan(*args, "--svg", tmp_path / "pis.svg").stdout
     for words in ("Plan: pi1+pi2+pi3+pi4 32 layers", "Computed together:", "(mixed: gathers direct, sums all): 97 exchanges in 97 steps take", "25.0 % of each layer", "Without groups a token"):
         assert words in text, words
+    small = plan("llama-3.2-1b", *args[1:]).stdout  # they are on wires
+    assert "what limits it are the exchanges in the group of pi1" in small and "Faster links between its members would help" in small
     drawn = "".join(xml.etree.ElementTree.parse(tmp_path / "pis.svg").getroot().itertext())
     assert "together: pi1 25 %, pi2 25 %" in drawn and "mixed: gathers direct, sums all: 97 exchanges" in drawn
     far = said("8B", "--cluster", HOME, "--no-what-if")  # over Wi-Fi it does not pay
