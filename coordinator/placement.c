@@ -159,6 +159,19 @@ static void stand_in(const struct coordinator *c, bool is_now, bool only_lead, s
 	}
 }
 
+// say_missing names the first machine of a placement that has not come, which may be misspelled.
+static bool say_missing(const struct coordinator *c, const struct chain *ch, const struct plan *base, const struct plan_alive *alive, int32_t n_alive,
+	char why[REASON_CAP])
+{
+	char what[NAME_CAP + 64] = "machines of this chain";
+	struct plan_seat s = {0};
+	while (plan_has_seat(base, s) && alive->is[s.stage][s.place])
+		s = plan_seat_after(base, s);
+	if (ch->base.n_stages == 0 && plan_has_seat(base, s))
+		snprintf(what, sizeof what, "machines of this chain, but not %s,", c->config.placement[ch->index].stages[s.stage].members[s.place].name);
+	return planning_say_missing(c, why, what, n_alive, plan_n_nodes(base));
+}
+
 bool placement_choose(const struct coordinator *c, const struct chain *ch, bool is_now, struct plan *out, struct plan *base, char why[REASON_CAP])
 {
 	struct plan_alive alive = {.is = {{false}}};
@@ -177,7 +190,7 @@ bool placement_choose(const struct coordinator *c, const struct chain *ch, bool 
 	for (struct plan_seat s = {0}; plan_has_seat(base, s); s = plan_seat_after(base, s))
 		n_alive += alive.is[s.stage][s.place];
 	if (n_alive == 0 || (may_come && n_alive < plan_n_nodes(base)))
-		return planning_say_missing(c, why, "machines of this chain", n_alive, plan_n_nodes(base));
+		return say_missing(c, ch, base, &alive, n_alive, why);
 	enum err e = plan_repair(base, &alive, NULL, 0, out);
 	ASSERT(e == OK); // somebody is left
 	return has_room(c, out, why);

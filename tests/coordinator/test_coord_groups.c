@@ -472,6 +472,22 @@ static void a_revoked_member_is_out_of_its_group(void **state)
 	stop(&h);
 }
 
+static void whom_the_placement_names_and_who_is_not_there_is_said(void **state)
+{
+	(void)state;
+	struct host h;
+	struct coordinator_config config = patient_config();
+	config.n_chains = 1;
+	config.placement = &all_three;
+	config.n_nodes_min = 3;
+	start(&h, &config, 4);
+	for (int32_t i = 1; i <= 4; i++)
+		if (i != 3)
+			arrive(&h, i);
+	assert_string_equal(status(&h).waiting_for, "2 of 3 machines of this chain, but not node3, are here");
+	stop(&h);
+}
+
 static void a_member_without_room_for_its_part_is_said(void **state)
 {
 	(void)state;
@@ -508,6 +524,7 @@ int main(void)
 		cmocka_unit_test(a_member_that_comes_back_gets_its_place_when_no_answer_is_under_way),
 		cmocka_unit_test(a_drained_member_leaves_its_part_to_the_others),
 		cmocka_unit_test(a_revoked_member_is_out_of_its_group),
+		cmocka_unit_test(whom_the_placement_names_and_who_is_not_there_is_said),
 		cmocka_unit_test(a_member_without_room_for_its_part_is_said),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
