@@ -1,5 +1,7 @@
 #include "base/tensor_split.h"
 
+#include "base/assert.h"
+
 #define UNITS_PER_MEMBER 4 // with fewer the cuts are too far from the shares, and are made finer
 #define ROWS_AT_ONCE 32    // outputs that a kernel works on together
 
@@ -201,6 +203,18 @@ size_t split_columns_bytes(const struct split_columns *c, int32_t block)
 {
 	size_t values = (size_t)split_len(c->front) + (size_t)split_len(c->back);
 	return values * sizeof(float) + (size_t)split_len(c->blocks) * ((size_t)block + sizeof(float));
+}
+
+int32_t split_nodes(int32_t n_lanes, uint32_t mask)
+{
+	ASSERT(n_lanes > 0);
+	ASSERT(n_lanes <= SPLIT_LANES);
+	ASSERT((n_lanes & (n_lanes - 1)) == 0);
+	uint32_t all = UINT32_MAX >> (SPLIT_LANES - n_lanes);
+	ASSERT((mask & ~all) == 0);
+	if (mask == 0 || mask == all)
+		return mask != 0;
+	return split_nodes(n_lanes / 2, mask & (all >> n_lanes / 2)) + split_nodes(n_lanes / 2, mask >> n_lanes / 2);
 }
 
 bool split_owns_head(const struct split_shape *s, enum split_mode mode, const struct split_part *p, int32_t head)

@@ -146,6 +146,10 @@ static inline uint32_t split_mask(struct split_range lanes, int32_t n_lanes)
 	return (uint32_t)((UINT64_C(1) << end) - (UINT64_C(1) << begin));
 }
 
+// split_nodes returns how many nodes of the canonical sum a mask of n_lanes (a power of two) lanes completes (kernels/lanes.h): 1 for an aligned
+// power-of-two share, 0 for none.
+int32_t split_nodes(int32_t n_lanes, uint32_t mask);
+
 // split_owns_head tells whether a query head is a part's own.
 bool split_owns_head(const struct split_shape *s, enum split_mode mode, const struct split_part *p, int32_t head);
 

@@ -19,7 +19,7 @@ static uint32_t mask_of(const struct engine *e, bool of_o, enum dtype type, int3
 
 int32_t lane_sum_count(const struct engine *e, bool of_o, enum dtype type, int32_t member)
 {
-	return nodes_count(kernels_lanes(type), mask_of(e, of_o, type, member));
+	return split_nodes(kernels_lanes(type), mask_of(e, of_o, type, member));
 }
 
 float *lane_sum_at(const struct engine *e, struct lane_sum s, int32_t member, int32_t *n)

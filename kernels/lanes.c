@@ -96,17 +96,6 @@ static int32_t next_node(int32_t n_lanes, uint32_t mask, int32_t l)
 	return l;
 }
 
-int32_t nodes_count(int32_t n_lanes, uint32_t mask)
-{
-	int32_t n = 0;
-	ASSERT(n_lanes > 0);
-	ASSERT((n_lanes & (n_lanes - 1)) == 0);
-	ASSERT((mask & ~lanes_all(n_lanes)) == 0);
-	for (int32_t l = next_node(n_lanes, mask, 0); l < n_lanes; l = next_node(n_lanes, mask, l + node_len(n_lanes, mask, l)))
-		n++;
-	return n;
-}
-
 // The nodes at hand by the lane where each begins, with how many lanes it is made of; len 0 where none begins.
 struct forest {
 	const float *at[LANES_MAX];

@@ -2,8 +2,8 @@
 //
 // A product of rules 5 to 8 adds block b of a row's columns to lane b mod n_lanes, and joins the lanes by TREE (rule 2). So a member of a
 // group may own some lanes, given as a mask (bit l is lane l): it holds only the blocks of its lanes, packed side by side in ascending order,
-// and computes what of the TREE its lanes complete, the greatest aligned subtrees that lie wholly inside its mask: its nodes. Node j is
-// the j-th of them, lanes ascending. Whoever has the nodes of members whose masks partition the lanes completes the TREE, and gets
+// and computes what of the TREE its lanes complete, the greatest aligned subtrees that lie wholly inside its mask: its nodes (split_nodes
+// of base/tensor_split.h counts them). Node j is the j-th of them, lanes ascending. Whoever has the nodes of members whose masks partition the lanes completes the TREE, and gets
 // exactly the bits of kernels_matmul over the whole row. A plain sum of members' totals would not.
 //
 // Of a packed row block j lies on the member's lane j mod n, n lanes in its mask, also where the row's block count is no multiple of
@@ -43,9 +43,6 @@ void lanes_pack_values(enum dtype type, const float *x, int32_t n, uint32_t mask
 // (struct acts){.n = n} will do. With the mask of all lanes it is kernels_matmul. Threads as there.
 void kernels_matmul_nodes(const struct kernels *k, const struct weight *w, uint32_t mask, const struct acts *a, int32_t row_begin,
 	int32_t row_end, float *y, size_t token_stride, size_t node_stride);
-
-// nodes_count returns how many nodes a mask of n_lanes (a power of two) lanes makes: 1 for an aligned power-of-two share, 0 for none.
-int32_t nodes_count(int32_t n_lanes, uint32_t mask);
 
 // A member's nodes of a run of values: node j of value r is at[j * stride + r].
 struct nodes {

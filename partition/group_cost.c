@@ -157,7 +157,7 @@ struct sum {
 
 static double nodes_bytes(const struct sum *a, uint32_t mask, double values)
 {
-	return sizeof(float) * group_nodes(a->n_lanes, mask) * values;
+	return sizeof(float) * split_nodes(a->n_lanes, mask) * values;
 }
 
 // ring_bytes: the outputs that member c completes start at c + 1, and each member they pass joins what its lanes complete; then they go round.

@@ -19,7 +19,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GROUP_LANES_MAX 32
 #define GROUP_PARTS_MAX 4 // of a layer, between exchanges
 
 enum group_mode { GROUP_GATHER, GROUP_MIXED, GROUP_REDUCE };
@@ -65,9 +64,6 @@ static inline bool group_has(const struct cost_group *g, int32_t device)
 			return true;
 	return false;
 }
-
-// group_nodes returns J: nodes of the TREE over n_lanes lanes (a power of two) that whoever has the lanes of a mask completes.
-int32_t group_nodes(int32_t n_lanes, uint32_t mask);
 
 // A member's parts of a layer's weights and KV; over all members they may add up to more than 1, where members use the same KV head.
 struct group_work {

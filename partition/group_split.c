@@ -1,23 +1,6 @@
 // Who computes how much of a layer; base/tensor_split.h cuts it.
 #include "partition/group_cost.h"
 
-#include "base/assert.h"
-
-static uint32_t lanes_all(int32_t n_lanes)
-{
-	return n_lanes == 32 ? UINT32_MAX : (UINT32_C(1) << n_lanes) - 1;
-}
-
-int32_t group_nodes(int32_t n_lanes, uint32_t mask)
-{
-	ASSERT(n_lanes >= 1 && n_lanes <= GROUP_LANES_MAX);
-	if (mask == 0)
-		return 0;
-	if (mask == lanes_all(n_lanes))
-		return 1;
-	return group_nodes(n_lanes / 2, mask & lanes_all(n_lanes / 2)) + group_nodes(n_lanes / 2, mask >> (n_lanes / 2));
-}
-
 static void count_members(const struct split_shape *s, enum split_mode mode, struct group_split *t)
 {
 	int32_t per_kv = s->n_heads / s->n_kv_heads;

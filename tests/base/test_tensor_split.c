@@ -171,6 +171,19 @@ static void what_covers_no_layer_is_refused(void **state)
 	assert_int_equal(tensor_split_make(&smollm2, SPLIT_GATHER, (const uint32_t[]){1}, 0, &t, &em), ERR_RANGE);
 }
 
+static void nodes_are_the_greatest_aligned_subtrees(void **state)
+{
+	(void)state;
+	static const struct {
+		int32_t n_lanes;
+		uint32_t mask;
+		int32_t n;
+	} cases[] = {{8, 0, 0}, {8, 0xff, 1}, {8, 0x0f, 1}, {8, 0xf0, 1}, {8, 0x3c, 2}, {8, 0x1e, 3}, {8, 0x55, 4}, {8, 0x7f, 3}, {8, 0x80, 1},
+		{4, 3, 1}, {4, 6, 2}, {4, 15, 1}, {32, 0xffffffff, 1}, {32, 0xffff, 1}, {32, 0xaaaaaaaa, 16}, {32, 0x7fffffff, 5}, {32, 0x80000000, 1}, {1, 1, 1}};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		assert_int_equal(split_nodes(cases[i].n_lanes, cases[i].mask), cases[i].n);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -182,6 +195,7 @@ int main(void)
 		cmocka_unit_test(a_70b_layer_of_equal_shares_gathers_107_kb),
 		cmocka_unit_test(lanes_are_dealt_in_eighths_of_32_blocks),
 		cmocka_unit_test(what_covers_no_layer_is_refused),
+		cmocka_unit_test(nodes_are_the_greatest_aligned_subtrees),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -191,7 +191,7 @@ static void count(struct tally *t, const struct model *m, const struct split_sha
 		bool has_o_lanes = split_has_o_lanes(split->mode);
 		no_head = no_head || split_len(has_o_lanes ? p->o_lanes : p->heads) == 0;
 		no_column = no_column || (s->n_experts == 0 && split_len(split_has_lanes(split->mode) ? p->lanes : p->ffn) == 0);
-		apart = apart || nodes_count(8, split_mask(p->lanes, 8)) > 1;
+		apart = apart || split_nodes(8, split_mask(p->lanes, 8)) > 1;
 		shared = shared || (!split_has_lanes(split->mode) && has_shared_block(p->ffn, s->down_block)) ||
 			has_shared_block((struct split_range){p->heads.begin * s->head_dim, p->heads.end * s->head_dim}, s->o_block);
 		split_kv = split_kv || (!has_o_lanes && split_len(p->heads) > 0 && p->heads.end % (s->n_heads / s->n_kv_heads) != 0);
@@ -226,7 +226,7 @@ static uint64_t node_bytes(enum dtype type, const struct split_shape *s, const s
 	bool all = split->mode == SPLIT_MIXED || split->mode == SPLIT_REDUCE;
 	int32_t rows = all ? s->hidden_dim : split_len(of_o ? split->parts[self].o_rows : split->parts[self].down_rows);
 	for (int32_t i = 0; i < split->n_members; i++)
-		n_nodes += i == self ? 0 : nodes_count(n_lanes, split_mask(of_o ? split->parts[i].o_lanes : split->parts[i].lanes, n_lanes));
+		n_nodes += i == self ? 0 : split_nodes(n_lanes, split_mask(of_o ? split->parts[i].o_lanes : split->parts[i].lanes, n_lanes));
 	return 4 * (uint64_t)n_nodes * (uint64_t)rows + 4 * (uint64_t)(s->hidden_dim - rows);
 }
 

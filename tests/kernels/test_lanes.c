@@ -1,4 +1,5 @@
 // Products cut along the lanes of the canonical sum: whatever the masks, what members' nodes join to is what the whole row gives.
+#include "base/tensor_split.h"
 #include "kernels/kernels_impl.h"
 
 #include "tests/support/canonical_ref.h"
@@ -95,7 +96,7 @@ static struct member run_member(const struct kernels *k, const struct shape *s, 
 	size_t misalign)
 {
 	int32_t cols = lanes_cols(s->type, s->cols, mask);
-	struct member m = {.mask = mask, .n_nodes = nodes_count(kernels_lanes(s->type), mask), .node_stride = (size_t)s->rows + 1};
+	struct member m = {.mask = mask, .n_nodes = split_nodes(kernels_lanes(s->type), mask), .node_stride = (size_t)s->rows + 1};
 	m.token_stride = (size_t)m.n_nodes * m.node_stride + 2;
 	size_t bytes = row_bytes_of(s->type, cols), floats = (size_t)s->n * m.token_stride;
 	uint8_t *packed = malloc(misalign + (size_t)s->rows * bytes + (bytes == 0 && misalign == 0));
@@ -135,7 +136,7 @@ static void merge_all(struct rng *r, const struct shape *s, const struct member 
 		size_t a = rng_below(r, (uint64_t)n), b = (a + 1 + rng_below(r, (uint64_t)n - 1)) % (size_t)n;
 		size_t stride = (size_t)s->rows + rng_below(r, 3);
 		uint32_t mask = have[a].mask | have[b].mask;
-		float *joined = take((size_t)nodes_count(n_lanes, mask) * stride * sizeof(float));
+		float *joined = take((size_t)split_nodes(n_lanes, mask) * stride * sizeof(float));
 		nodes_merge(n_lanes, &have[a], &have[b], s->rows, joined, stride);
 		free(owned[a]);
 		free(owned[b]);
@@ -322,19 +323,6 @@ static void packed_blocks_lie_on_the_masks_lanes_in_turn(void **state)
 	}
 }
 
-static void nodes_are_the_greatest_aligned_subtrees(void **state)
-{
-	(void)state;
-	static const struct {
-		int32_t n_lanes;
-		uint32_t mask;
-		int32_t n;
-	} cases[] = {{8, 0, 0}, {8, 0xff, 1}, {8, 0x0f, 1}, {8, 0xf0, 1}, {8, 0x3c, 2}, {8, 0x1e, 3}, {8, 0x55, 4}, {8, 0x7f, 3}, {8, 0x80, 1},
-		{4, 3, 1}, {4, 6, 2}, {4, 15, 1}, {32, 0xffffffff, 1}, {32, 0xffff, 1}, {32, 0xaaaaaaaa, 16}, {32, 0x7fffffff, 5}, {32, 0x80000000, 1}, {1, 1, 1}};
-	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
-		assert_int_equal(nodes_count(cases[i].n_lanes, cases[i].mask), cases[i].n);
-}
-
 static void a_partition_has_each_lane_once(void **state)
 {
 	(void)state;
@@ -372,7 +360,6 @@ int main(void)
 		cmocka_unit_test(a_long_batch_over_long_rows_joins_too),
 		cmocka_unit_test(a_mask_picks_whole_blocks_whose_scales_stay),
 		cmocka_unit_test(packed_blocks_lie_on_the_masks_lanes_in_turn),
-		cmocka_unit_test(nodes_are_the_greatest_aligned_subtrees),
 		cmocka_unit_test(a_partition_has_each_lane_once),
 		cmocka_unit_test(a_member_without_blocks_gives_zeros),
 	};

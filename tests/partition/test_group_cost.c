@@ -145,7 +145,7 @@ static void outputs_of_used_experts_travel_unsummed(void **state)
 // tree_nodes counts what a mask completes by joining lanes as rule 2 does: what has no partner in the mask stays as it is.
 static int32_t tree_nodes(int32_t n_lanes, uint32_t mask)
 {
-	bool has[GROUP_LANES_MAX];
+	bool has[SPLIT_LANES];
 	int32_t left_over = 0;
 	for (int32_t i = 0; i < n_lanes; i++)
 		has[i] = mask >> i & 1;
@@ -165,14 +165,14 @@ static void nodes_are_those_that_the_tree_leaves(void **state)
 	rng_init(&r, 11);
 	for (int32_t n = 4; n <= 8; n *= 2)
 		for (uint32_t mask = 0; mask < UINT32_C(1) << n; mask++)
-			assert_int_equal(group_nodes(n, mask), tree_nodes(n, mask));
+			assert_int_equal(split_nodes(n, mask), tree_nodes(n, mask));
 	for (int32_t i = 0; i < 10000; i++) {
 		uint32_t mask = (uint32_t)rng_below(&r, UINT64_C(1) << 32);
-		assert_int_equal(group_nodes(32, mask), tree_nodes(32, mask));
+		assert_int_equal(split_nodes(32, mask), tree_nodes(32, mask));
 	}
-	assert_int_equal(group_nodes(32, UINT32_MAX), 1);
-	assert_int_equal(group_nodes(8, 0x07), 2); // three eighths: two lanes and one
-	assert_int_equal(group_nodes(8, 0x55), 4); // no two that meet
+	assert_int_equal(split_nodes(32, UINT32_MAX), 1);
+	assert_int_equal(split_nodes(8, 0x07), 2); // three eighths: two lanes and one
+	assert_int_equal(split_nodes(8, 0x55), 4); // no two that meet
 }
 
 // ring_walk sends one output's nodes round the ring: from the member behind its owner to the owner, then its value to all others.
