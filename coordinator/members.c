@@ -399,8 +399,9 @@ void members_on_hello(struct coordinator *c, int32_t member, const struct msg_he
 	const struct chain *ch = member_chain(c, member);
 	bool has_plan = ch != NULL && (ch->plan_state == PLAN_LOADING || ch->plan_state == PLAN_READY);
 	bool keeps_plan = has_plan && m->stage >= 0 && h->epoch.v == ch->plan.epoch.v;
-	if (m->stage >= 0 && !keeps_plan)
-		coord_lose_member(c, member, "it has forgotten its part", fx);
+	bool has_model = m->is_local || memcmp(h->model_hash, c->config.model_hash, HASH_BYTES) == 0;
+	if (m->stage >= 0 && (!keeps_plan || !has_model))
+		coord_lose_member(c, member, has_model ? "it has forgotten its part" : "its model file is another one now", fx);
 	m->hello = *h;
 	prefetch_on_hello(m, h);
 	m->report = (struct msg_node_report){.disk_written = 0}; // its process may be another one
@@ -415,7 +416,7 @@ void members_on_hello(struct coordinator *c, int32_t member, const struct msg_he
 	c->pauses_changed = true;
 	m->told.v = 0;
 	m->detail[0] = '\0';
-	if (!m->is_local && memcmp(h->model_hash, c->config.model_hash, HASH_BYTES) != 0) {
+	if (!has_model) {
 		struct msg out = {.type = MSG_REFUSED};
 		text_copy(out.u.refused.reason, REASON_CAP,
 			"this machine's model file is not the coordinator's (the hashes differ): copy that one here, or leave --model out to fetch what is needed");

@@ -426,11 +426,28 @@ static void a_node_with_another_file_is_refused_when_ours_was_read(void **state)
 	stop(&h);
 }
 
+// One that says it has kept its part, of another file than it had: what it computes is not the model's.
+static void who_is_refused_has_no_part_any_more(void **state)
+{
+	(void)state;
+	struct host h;
+	start_ready(&h, NULL, 1);
+	submit(&h, 1, 3, 3);
+	struct msg m = {.type = MSG_HELLO, .u.hello = {.name = "node1", .n_threads = 1, .model_hash = {1}, .epoch = {epoch_of(&h)}}};
+	message(&h, h.control[1], &m);
+	assert_true(sent(&h, h.control[1], MSG_REFUSED, &m));
+	assert_false(is_ready(&h));
+	assert_int_equal(count_fx(&h, COORD_FX_END), 0); // the answer waits for another
+	assert_string_equal(status(&h).members[0].state, "refused");
+	stop(&h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_node_waits_until_our_own_file_was_read),
 		cmocka_unit_test(a_node_with_another_file_is_refused_when_ours_was_read),
+		cmocka_unit_test(who_is_refused_has_no_part_any_more),
 		cmocka_unit_test(eight_invites_are_outstanding_and_no_more),
 		cmocka_unit_test(an_invite_serves_only_when_it_is_on_disk),
 		cmocka_unit_test(an_invite_expires),
