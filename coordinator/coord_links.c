@@ -231,7 +231,7 @@ static void check_link(struct coordinator *c, struct coord_link *l, struct coord
 		coord_send_bytes(fx, l->handle, ping, sizeof ping);
 		break;
 	case LIVENESS_DEAD:
-		if (l->retired) { // what was on its way there has long come
+		if (l->retired && liveness_was_well(&l->life, &c->config.liveness, l->retired_ns)) { // what was on its way there has long come
 			end_retired(l, fx);
 			return;
 		}

@@ -65,6 +65,11 @@ bool liveness_is_suspect(const struct liveness *l, const struct liveness_limits 
 	return now_ns - l->heard_ns >= liveness_suspect_ns(l, limits);
 }
 
+bool liveness_was_well(const struct liveness *l, const struct liveness_limits *limits, int64_t then_ns)
+{
+	return then_ns - l->heard_ns < limits->suspect_after_ns;
+}
+
 int64_t liveness_deadline_ns(const struct liveness *l, const struct liveness_limits *limits)
 {
 	int64_t ping = l->sent_ns + limits->ping_after_ns, dead = l->heard_ns + limits->dead_after_ns;

@@ -43,6 +43,8 @@ enum liveness_verdict liveness_step(struct liveness *l, const struct liveness_li
 // liveness_suspect_ns returns how long a silence is suspicious; liveness_is_suspect: this one is.
 int64_t liveness_suspect_ns(const struct liveness *l, const struct liveness_limits *limits);
 bool liveness_is_suspect(const struct liveness *l, const struct liveness_limits *limits, int64_t now_ns);
+// liveness_was_well tells whether at an earlier time the silence there is now was not suspicious yet.
+bool liveness_was_well(const struct liveness *l, const struct liveness_limits *limits, int64_t then_ns);
 // liveness_deadline_ns returns when liveness_step wants to be called again.
 int64_t liveness_deadline_ns(const struct liveness *l, const struct liveness_limits *limits);
 

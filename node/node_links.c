@@ -221,6 +221,7 @@ static bool is_watched(const struct node_link *l)
 static void check_link(struct node *n, struct node_link *l, struct node_effects *fx)
 {
 	uint8_t ping[FRAME_PING_BYTES];
+	bool was_well = l->retired && liveness_was_well(&l->life, &n->config.liveness, l->retired_ns);
 	switch (liveness_step(&l->life, &n->config.liveness, n->now_ns)) {
 	case LIVENESS_FINE: break;
 	case LIVENESS_PING:
@@ -233,7 +234,7 @@ static void check_link(struct node *n, struct node_link *l, struct node_effects 
 	case LIVENESS_DEAD:
 		liveness_init(&l->life, &n->config.liveness, n->now_ns); // once: the LINK_DOWN follows
 		l->closing = l->retired;
-		node_fx_close(fx, l->handle, l->retired); // one that has a successor ends in order: what was on its way there has long come
+		node_fx_close(fx, l->handle, was_well); // one that has a successor ends in order: what was on its way there has long come
 		return;
 	}
 	renew_or_close(n, l, fx);

@@ -434,6 +434,31 @@ static void an_old_link_that_is_silent_ends_in_order(void **state)
 	stop(&h);
 }
 
+// Its successor came because something was wrong with it: what was on its way there is not waited for.
+static void an_old_link_that_was_silent_before_loses_the_plan(void **state)
+{
+	(void)state;
+	struct host h;
+	uint8_t pong[FRAME_PING_BYTES];
+	start_ready(&h, NULL, 1);
+	submit(&h, 1, 3, 3);
+	embedded(&h);
+	uint32_t old = h.data[1];
+	ping_encode(FRAME_PONG, 0, pong);
+	for (int32_t i = 0; i < 8; i++) {
+		assert_true(is_ready(&h));
+		h.now += S;
+		frame(&h, h.control[1], pong, sizeof pong);
+		if (i == 4)
+			h.data[1] = link_up(&h, record(1).id, COORD_LINK_DATA);
+		tick(&h);
+	}
+	assert_int_equal(find_fx(&h, COORD_FX_CLOSE, 0)->u.close.link, old);
+	assert_false(find_fx(&h, COORD_FX_CLOSE, 0)->u.close.orderly);
+	assert_false(is_ready(&h));
+	stop(&h);
+}
+
 // ---- relay
 
 static void who_ignores_its_credits_is_closed_before_its_victim(void **state)
@@ -484,6 +509,7 @@ int main(void)
 		cmocka_unit_test(an_old_link_is_closed_in_order_after_a_while),
 		cmocka_unit_test(a_link_that_ends_in_order_is_not_given_up_for_its_silence),
 		cmocka_unit_test(an_old_link_that_is_silent_ends_in_order),
+		cmocka_unit_test(an_old_link_that_was_silent_before_loses_the_plan),
 		cmocka_unit_test(who_ignores_its_credits_is_closed_before_its_victim),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
