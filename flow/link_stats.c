@@ -11,6 +11,7 @@
 #define STANDS_OUT 100.0     // squared: a slope of ten deviations is known within a tenth, mostly
 #define TOO_LATE 2.0         // times what a payload took at best: the far end was busy
 #define FORGETS 1.05         // with each payload the best one counts for less: a link that has become slower is believed after some tens
+#define PROBES_LEAST 4.0     // payloads before a rate is told: the first one may have met anything
 #define SLOW_US_PER_BYTE 1.0 // 1 MB/s: while nothing is known, a payload takes this long
 #define BUSY_ROOM 1.25       // how much longer than known the link counts as busy
 #define BUSY_MAX_US 10000000.0 // more would be a guess gone wrong
@@ -102,7 +103,7 @@ static double slope(const struct link_stats *s, bool *is_sure)
 	if (s->sum_bytes_squared <= 0 || s->n_idle < IDLE_LEAST)
 		return 0;
 	double k = s->sum_bytes_late / s->sum_bytes_squared;
-	*is_sure = k > 0 && k * k * s->sum_bytes_squared >= STANDS_OUT * variance(s);
+	*is_sure = k > 0 && s->n_probes >= PROBES_LEAST && k * k * s->sum_bytes_squared >= STANDS_OUT * variance(s);
 	return k;
 }
 

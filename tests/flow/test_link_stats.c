@@ -154,6 +154,17 @@ static void a_far_end_that_computes_does_not_make_the_link_slow(void **state)
 	}
 }
 
+static void one_late_payload_is_no_rate(void **state)
+{
+	(void)state;
+	struct line l = line(300, 118e6, 50);
+	live(&l, 0, 0);
+	l.busy_us = 40000;
+	l.busy_share = 1;
+	(void)payload(&l, 500000);
+	assert_int_equal(figures(&l).rate_bps, 0);
+}
+
 static void a_link_that_becomes_slow_is_believed(void **state)
 {
 	(void)state;
@@ -198,11 +209,11 @@ static void frames_that_wait_for_each_other_are_not_measured(void **state)
 	int32_t n = 0;
 	for (int32_t i = 0; i < 10; i++)
 		heartbeat(&l), l.now += S;
-	for (int32_t i = 0; i < 20; i++) { // a long prompt: one after the other as fast as they are computed
+	for (int32_t i = 0; i < 80; i++) { // four long prompts: one chunk after the other as fast as they are computed
 		n += payload(&l, 262144);
-		l.now += 50 * MS;
+		l.now += i % 20 == 19 ? 10 * S : 50 * MS;
 	}
-	assert_int_equal(n, 1);
+	assert_int_equal(n, 4);
 	assert_true(is_within((double)figures(&l).rate_bps, 1e6, 0.02));
 }
 
@@ -294,6 +305,7 @@ int main(void)
 		cmocka_unit_test(a_quiet_link_is_known_within_a_per_cent),
 		cmocka_unit_test(a_links_rate_stands_out_of_its_jitter),
 		cmocka_unit_test(a_far_end_that_computes_does_not_make_the_link_slow),
+		cmocka_unit_test(one_late_payload_is_no_rate),
 		cmocka_unit_test(a_link_that_becomes_slow_is_believed),
 		cmocka_unit_test(small_frames_on_a_fast_link_tell_a_bound_only),
 		cmocka_unit_test(a_ping_behind_a_payload_is_no_round_trip_of_an_idle_link),
