@@ -310,7 +310,8 @@ static void what_a_member_does_replaces_what_was_measured_of_it(void **state)
 	struct msg m = {.type = MSG_NODE_REPORT};
 	for (uint64_t i = 1; i <= 5; i++) { // four seconds of 6 GB/s behind what the first report says
 		m.u.node_report.decode_bytes = i * 6 * GB;
-		m.u.node_report.decode_us = i * 1000000;
+		m.u.node_report.n_visits = i * 20; // which cost 50 us each, and are no computing
+		m.u.node_report.decode_us = i * 1001000;
 		message(&h, h.control[1], &m);
 	}
 	assert_int_equal(coordinator_view(h.c, DTYPE_Q4_K, &view, &em), OK);
