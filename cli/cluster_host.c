@@ -167,6 +167,13 @@ static enum err fill_core(struct cluster_host *h, const struct options *o, int32
 	return OK;
 }
 
+static uint64_t layer_kv_bytes(const struct model *m, const struct coordinator_config *c)
+{
+	const struct hparams *hp = model_hparams(m);
+	uint64_t row = 2 * (uint64_t)hp->n_kv_heads * (uint64_t)hp->head_dim * sizeof(uint16_t);
+	return row * (uint64_t)c->ctx_len * (uint64_t)c->n_slots;
+}
+
 static enum err open_node(struct cluster_host *h, const struct options *o, const struct coordinator_config *c, const struct cluster_host_serve *serve,
 	struct errmsg *em)
 {
@@ -232,6 +239,7 @@ enum err cluster_host_open_cluster(struct cluster_host *h, const struct options 
 		.split = h->tp.n_members > 0 ? &h->tp : NULL};
 	if (e == OK)
 		e = host_budget_coordinator(&ask, &p.core, &h->budget, em);
+	p.core.layer_kv_bytes = layer_kv_bytes(h->model, &p.core); // of the context that was chosen
 	if (e == OK && serve->keys != NULL)
 		e = offer_profile(h, o, &p, em);
 	p.head_weights = h->budget.head;

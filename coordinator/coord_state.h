@@ -343,6 +343,9 @@ void member_figures_on_profile(struct coordinator *c, int32_t member, const stru
 void member_figures_on_own(struct coordinator *c, const struct device_profile *p); // of the coordinator's machine
 void member_figures_on_report(struct coordinator *c, int32_t member, const struct msg_node_report *r);
 void member_figures_on_link(struct coordinator *c, int32_t member, const struct msg *m);
+// member_layers_max bounds how many layers a member can hold, LAYERS_MAX when nothing is known: what it says (a simulated volunteer), else of how many its
+// cap holds the KV cache, since weights are streamed where they do not fit. A live node says nothing: its engine refuses, with the arithmetic, before it loads.
+int32_t member_layers_max(const struct coordinator *c, const struct member *m);
 // member_figures_of_pair returns what is known of a way between two nodes, or NULL.
 const struct link_figures *member_figures_of_pair(const struct coordinator *c, struct node_id from, struct node_id to);
 // member_figures_forget: a node is no member any more.

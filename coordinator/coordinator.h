@@ -92,6 +92,7 @@ struct coordinator_config {
 	enum wire_type wire;
 	int32_t n_slots;       // of each chain: 1 .. SESSIONS_MAX
 	int32_t ctx_len;
+	uint64_t layer_kv_bytes; // of one layer's cache for all slots; 0: not known
 	int32_t chunk_max;     // tokens of one prefill step; a step frame fits DATA_RECORD_MAX
 	int32_t hop_credits; // steps one hop may hold, all rounds together
 	int32_t n_rounds;    // of a step, where it can have as many (partition/plan.h)

@@ -34,6 +34,14 @@ void member_figures_on_report(struct coordinator *c, int32_t member, const struc
 	observed_rate_report(&m->prefill, r->prefill_flop, r->prefill_us);
 }
 
+int32_t member_layers_max(const struct coordinator *c, const struct member *m)
+{
+	uint64_t cap = m->profile.cap_bytes, layer = c->config.layer_kv_bytes;
+	if (m->hello.layers_max > 0)
+		return m->hello.layers_max;
+	return cap == 0 || layer == 0 || cap / layer > LAYERS_MAX ? LAYERS_MAX : (int32_t)(cap / layer);
+}
+
 static bool is_of(const struct pair_figures *p, struct node_id from, struct node_id to)
 {
 	return p->told_ns != 0 && node_id_is(p->from, from) && node_id_is(p->to, to);

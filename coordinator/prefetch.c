@@ -60,9 +60,9 @@ static bool is_eligible(const struct chain *ch, const struct member *m)
 
 // ---- a plan of what is here
 
-static bool can_take(const struct member *m, const struct layer_spans *layers)
+static bool can_take(const struct coordinator *c, const struct member *m, const struct layer_spans *layers)
 {
-	return holds(m, layers) && (m->hello.layers_max == 0 || m->hello.layers_max >= layer_spans_count(layers));
+	return holds(m, layers) && member_layers_max(c, m) >= layer_spans_count(layers);
 }
 
 // drop_unable takes out who cannot have its part of the plan now. Returns how many.
@@ -71,7 +71,7 @@ static int32_t drop_unable(const struct coordinator *c, const struct plan *p, st
 	int32_t n = 0, n_before = who->n;
 	for (int32_t i = 0; i < n_before; i++) {
 		const struct plan_stage *st = plan_find(p, who->nodes[i]);
-		if (st != NULL && !can_take(&c->members[member_find(c, who->nodes[i])], &st->layers))
+		if (st != NULL && !can_take(c, &c->members[member_find(c, who->nodes[i])], &st->layers))
 			continue;
 		who->names[n] = who->names[i];
 		who->nodes[n++] = who->nodes[i];

@@ -238,6 +238,30 @@ static void a_spare_has_room_for_what_was_lost(void **state)
 	stop(&h);
 }
 
+static void a_spare_whose_cap_holds_no_cache_of_those_layers_is_passed_over(void **state)
+{
+	(void)state;
+	static const uint64_t mib = 1 << 20;
+	struct host h;
+	struct coordinator_config config = placed_config(3, 8);
+	config.layer_kv_bytes = 20 * mib;
+	start(&h, &config, 8);
+	struct msg m = {.type = MSG_PROFILE, .u.profile = {.n_threads = 1, .n_cpus = 1, .memory_bytes = 100 * mib, .available_bytes = 100 * mib, .cap_bytes = 79 * mib}};
+	for (int32_t i = 1; i <= 8; i++)
+		arrive(&h, i); // nobody says how many layers it has room for
+	message(&h, h.control[6], &m);
+	message(&h, h.control[7], &m);
+	for (int32_t i = 0; i < 3; i++)
+		load_chain(&h, i, 8);
+	lose_node(&h, 4); // four layers, and 79 MiB hold the cache of three
+	h.now += 2 * S;
+	tick(&h);
+	load_chain(&h, 1, 8);
+	assert_int_equal(member(&h, 8).chain, 1);
+	assert_int_equal(member(&h, 6).chain, -1);
+	stop(&h);
+}
+
 static void who_is_named_is_waited_for_before_another_takes_the_place(void **state)
 {
 	(void)state;
@@ -507,6 +531,7 @@ int main(void)
 		cmocka_unit_test(who_stands_by_takes_a_lost_part_whole),
 		cmocka_unit_test(who_stands_by_does_not_disturb_a_chain_that_loads),
 		cmocka_unit_test(a_spare_has_room_for_what_was_lost),
+		cmocka_unit_test(a_spare_whose_cap_holds_no_cache_of_those_layers_is_passed_over),
 		cmocka_unit_test(who_is_named_is_waited_for_before_another_takes_the_place),
 		cmocka_unit_test(neighbours_that_have_room_share_what_nobody_else_takes),
 		cmocka_unit_test(an_answer_moves_when_its_chain_cannot_go_on),
