@@ -196,7 +196,7 @@ static void compare(struct world *w, enum split_mode mode, enum wire_type payloa
 	struct tensor_split split;
 	struct errmsg em;
 	if (w->model == NULL) {
-		print_message(IS_INSTRUMENTED ? "too slow under a sanitizer\n" : "no %s: run `make model`\n", MODEL);
+		print_message("%s\n", IS_INSTRUMENTED ? "too slow under a sanitizer" : "no " MODEL ": run `make model`");
 		skip();
 	}
 	struct split_shape s = engine_split_shape(w->model);
