@@ -442,7 +442,7 @@ int join_main(const struct command_ctx *ctx)
 	if (e == OK)
 		e = open_all(&j, &em);
 	if (e == OK) {
-		owner_first_start(&j.owner, ctx->opts, &j.loop, j.worker, ctx->log);
+		owner_first_start(&j.owner, ctx->opts, &j.loop, j.worker, j.node, ctx->log);
 		loop_run(&j.loop);
 		owner_first_stop(&j.owner);
 		if (j.end_text[0])

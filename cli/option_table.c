@@ -192,7 +192,7 @@ static const struct option table[] = {
 	{.flag = "--max-threads", .key = "compute.max_threads", .commands = FOR_COMPUTE, .kind = OPTION_INT, .offset = AT(max_threads), .example = "2", .min = 1,
 		.max = THREADS_MAX, .placeholder = "N", .preset_words = "no limit", .help = "compute threads at most, however many cores there are"},
 	{.flag = "--no-give-way", .key = "compute.no_give_way", .commands = FOR_SERVE | FOR_JOIN, .kind = OPTION_BOOL, .offset = AT(no_give_way),
-		.help = "compute with all threads even while other programs want the processors"},
+		.help = "compute with all threads and keep all weights even while other programs want processors or memory"},
 	{.flag = "--slowdown", .key = "compute.slowdown", .commands = FOR_COMPUTE, .kind = OPTION_FLOAT, .offset = AT(slowdown), .preset = "1",
 		.f_min = 1, .f_max = 100, .placeholder = "FACTOR", .help = "rest after each computation so that it takes FACTOR times as long: to try how a slower machine would do"},
 	{.flag = "--mem", .key = "compute.mem", .commands = FOR_COMPUTE, .kind = OPTION_SIZE, .offset = AT(mem), .example = "\"3G\"", .min = 16 << 20,

@@ -192,7 +192,7 @@ int serve_main(const struct command_ctx *ctx)
 		e = open_apis(&s, &em);
 	if (e == OK) {
 		say_ready(&s);
-		owner_first_start(&s.owner, ctx->opts, &s.host.loop, s.host.worker, ctx->log);
+		owner_first_start(&s.owner, ctx->opts, &s.host.loop, s.host.worker, s.host.node, ctx->log);
 		open_discovery(&s);
 		loop_run(&s.host.loop);
 		owner_first_stop(&s.owner);

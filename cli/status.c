@@ -81,6 +81,9 @@ static void print_weights(const json_t *n)
 		printf(", %.1f streamed by %s through %.1f; per step %.1f MB at %.0f MB/s, %.1f ms of waiting for the disk", real(w, "streamed_bytes") / 1048576,
 			text(w, "reader"), real(w, "window_bytes") / 1048576, real(w, "read_bytes_per_step") / 1e6, real(w, "read_bytes_per_s") / 1e6,
 			real(w, "stall_ms_per_step"));
+	double holds = real(w, "pinned_bytes") + real(w, "window_bytes"), withheld = real(w, "withheld_bytes");
+	if (withheld > 0)
+		printf("; gives way to programs that are short of memory: holds %.1f of %.1f MiB", holds / 1048576, (holds + withheld) / 1048576);
 	putchar('\n');
 }
 

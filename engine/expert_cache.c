@@ -338,6 +338,7 @@ enum err expert_cache_open(const struct expert_cache_config *config, struct expe
 	pthread_cond_init(&c->work, NULL);
 	pthread_cond_init(&c->done, NULL);
 	enum err e = weight_reader_open(config->reader, config->files, &c->reader, em);
+	weight_reader_leave_map(c->c.files, c->c.units);
 	if (e == OK)
 		e = allocate(c, em);
 	if (e == OK)

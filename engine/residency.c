@@ -449,8 +449,10 @@ static enum err open_capped(struct residency *r, struct errmsg *em)
 		e = r->slots != NULL ? place_memory(r, unit_bytes, em) : errmsg_fail(em, ERR_NOMEM, "no memory for the window of weights");
 	}
 	free(unit_bytes);
-	if (e == OK)
+	if (e == OK) {
+		weight_reader_leave_map(r->c.files, r->c.units);
 		e = read_pins(r, em);
+	}
 	if (e == OK && r->layout.n_streamed > 0)
 		e = start_threads(r, em);
 	return e;

@@ -77,6 +77,20 @@ void weight_reader_huge(const void *begin, uint64_t bytes)
 	(void)madvise((void *)first, (uintptr_t)begin + bytes - first, MADV_HUGEPAGE); // a kernel without them goes on with small ones
 }
 
+void weight_reader_leave_map(const struct weight_files *files, const struct unit_table *t)
+{
+	for (int32_t i = 0; files->map != NULL && i < t->n; i++) {
+		for (int32_t k = 0; k < t->units[i].n_parts; k++) {
+			const struct unit_part *part = &t->units[i].parts[k];
+			uintptr_t begin = (uintptr_t)(files->map + part->at), end = begin + part->bytes;
+			begin = (begin + WEIGHT_PAGE - 1) / WEIGHT_PAGE * WEIGHT_PAGE;
+			end = end / WEIGHT_PAGE * WEIGHT_PAGE;
+			if (begin < end)
+				(void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+		}
+	}
+}
+
 uint8_t *weight_reader_memory(uint64_t bytes)
 {
 	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

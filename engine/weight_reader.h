@@ -52,6 +52,9 @@ uint64_t weight_reader_largest(const struct unit_table *units);
 uint64_t weight_reader_huge_bytes(const struct unit_table *units);
 // weight_reader_huge asks for huge pages, where the system has them for that.
 void weight_reader_huge(const void *begin, uint64_t bytes);
+// weight_reader_leave_map gives back what of these units is resident in the mapping of the whole file, where it was computed with while there was no
+// limit: beside what is read from now on it would count twice.
+void weight_reader_leave_map(const struct weight_files *files, const struct unit_table *units);
 // weight_reader_memory maps memory for places, in huge pages where there are any; NULL: there is none. Given back by munmap.
 uint8_t *weight_reader_memory(uint64_t bytes);
 

@@ -122,7 +122,7 @@ static bool report_differs(const struct node *n)
 {
 	const struct msg_node_report *a = &n->report, *b = &n->reported;
 	return n->welcomed && (a->disk_written != b->disk_written || a->disk_read != b->disk_read || a->next_late != b->next_late ||
-		a->weights.read != b->weights.read || a->weights.pinned != b->weights.pinned || a->weights.reader != b->weights.reader || a->decode_us != b->decode_us ||
+		a->weights.read != b->weights.read || a->weights.pinned != b->weights.pinned || a->weights.withheld != b->weights.withheld || a->weights.reader != b->weights.reader || a->decode_us != b->decode_us ||
 		a->prefill_us != b->prefill_us || a->group.n_exchanges != b->group.n_exchanges);
 }
 
@@ -377,6 +377,15 @@ static void on_loaded(struct node *n, const struct node_event *ev, struct node_e
 	answer_loaded(n, n->loaded ? "" : ev->u.loaded.text, fx);
 }
 
+static void on_weights(struct node *n, const struct node_event *ev)
+{
+	if (!n->loaded)
+		return;
+	n->report.weights = ev->u.weights;
+	n->report.weights.steps = 0;
+	n->n_cold = 2 * n->plan.layers.n; // the engine reads them anew
+}
+
 // ---- messages
 
 static void keep_epoch(struct node *n, struct member_epoch e, struct node_effects *fx)
@@ -591,6 +600,7 @@ void node_step(struct node *n, const struct node_event *ev, struct node_effects 
 	case NODE_EV_KEPT: kept_on_written(n, ev, fx); break;
 	case NODE_EV_FETCHED: stage_on_fetched(n, ev, fx); break;
 	case NODE_EV_PROBED: node_probe_on_probed(n, ev, fx); break;
+	case NODE_EV_WEIGHTS: on_weights(n, ev); break;
 	case NODE_EV_LEAVE: on_leave(n, fx); break;
 	case NODE_EV_TICK: on_tick(n, fx); break;
 	}

@@ -84,6 +84,7 @@ enum node_event_type {
 	NODE_EV_KEPT,         // a KEEP_DISK is done
 	NODE_EV_FETCHED,      // a FETCH_DISK is done; its rows are there for TAKE_FETCHED in this step
 	NODE_EV_PROBED,       // what this machine can do: after PROBE, and whenever the host knows it by itself
+	NODE_EV_WEIGHTS,      // where the engine has its weights has changed
 	NODE_EV_LEAVE,        // operator: go in order
 	NODE_EV_TICK,
 };
@@ -156,6 +157,7 @@ struct node_event {
 			const char *text; // when err
 			const struct device_profile *profile; // copied; when OK
 		} probed;
+		struct msg_weight_report weights; // steps is not read
 	} u;
 };
 

@@ -110,6 +110,7 @@ struct msg_weight_report {
 	uint64_t pinned, streamed, window; // bytes
 	uint64_t read, read_us, stall_us;  // since the layers were loaded
 	uint64_t steps;
+	uint64_t withheld; // bytes that they would take, too, were other programs not short of memory
 };
 
 // What a member of groups has sent to the others, each below 2^62.

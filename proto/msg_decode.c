@@ -276,9 +276,9 @@ static bool are_counts(const uint64_t *counts, size_t n)
 
 static enum err get_weight_report(const Hearth__WeightReport *p, struct msg_weight_report *m, struct errmsg *em)
 {
-	const uint64_t counts[] = {p->pinned, p->streamed, p->window, p->read, p->read_us, p->stall_us, p->steps};
+	const uint64_t counts[] = {p->pinned, p->streamed, p->window, p->read, p->read_us, p->stall_us, p->steps, p->withheld};
 	*m = (struct msg_weight_report){.reader = p->reader, .locked = p->locked, .pinned = p->pinned, .streamed = p->streamed, .window = p->window,
-		.read = p->read, .read_us = p->read_us, .stall_us = p->stall_us, .steps = p->steps};
+		.read = p->read, .read_us = p->read_us, .stall_us = p->stall_us, .steps = p->steps, .withheld = p->withheld};
 	if (!are_counts(counts, ARRAY_LEN(counts)))
 		return bad(em, "a count of weights");
 	return p->reader == 1 || p->reader == 2 ? OK : bad(em, "reader");

@@ -191,6 +191,7 @@ static bool put_weights(const struct msg_weight_report *m, Hearth__WeightReport 
 	p->read_us = m->read_us;
 	p->stall_us = m->stall_us;
 	p->steps = m->steps;
+	p->withheld = m->withheld;
 	return m->reader != 0;
 }
 

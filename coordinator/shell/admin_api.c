@@ -98,9 +98,9 @@ static void add_weights(json_t *o, const struct msg_weight_report *w)
 	if (w->reader == 0)
 		return;
 	double steps = w->steps > 0 ? (double)w->steps : 1;
-	json_object_set_new(o, "weights", json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "reader", readers[w->reader], "locked", w->locked,
-		"pinned_bytes", (json_int_t)w->pinned, "streamed_bytes", (json_int_t)w->streamed, "window_bytes", (json_int_t)w->window, "read_bytes",
-		(json_int_t)w->read, "read_bytes_per_step", (double)w->read / steps, "stall_ms_per_step", (double)w->stall_us / 1e3 / steps, "read_bytes_per_s",
+	json_object_set_new(o, "weights", json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "reader", readers[w->reader], "locked", w->locked,
+		"pinned_bytes", (json_int_t)w->pinned, "streamed_bytes", (json_int_t)w->streamed, "window_bytes", (json_int_t)w->window, "withheld_bytes",
+		(json_int_t)w->withheld, "read_bytes", (json_int_t)w->read, "read_bytes_per_step", (double)w->read / steps, "stall_ms_per_step", (double)w->stall_us / 1e3 / steps, "read_bytes_per_s",
 		w->read_us > 0 ? (double)w->read * 1e6 / (double)w->read_us : 0.0));
 }
 

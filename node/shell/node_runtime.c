@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define WEIGHTS_LEAST_SHARE 8 // of a stage's weights: with a smaller window the disk is not kept busy
+
 // A task for the worker and its way back.
 struct rt_job {
 	struct worker_job job;
@@ -36,6 +38,11 @@ struct rt_job {
 	struct tensor_split split; // config points to it
 	uint8_t *bufs, *parts;
 	size_t bufs_bytes, part_bytes;
+	struct stage_size { // of the weights of the stage, and of what the coordinator plans with beside them
+		uint64_t whole, least, rest;
+	} size;
+	struct residency_limits limits; // of the weights while nobody else needs memory
+	uint64_t hold;                  // what they may take now
 	// STORE
 	struct member_epoch epoch;
 };
@@ -60,6 +67,18 @@ struct node_runtime {
 	struct kept_disk *kept_disk; // NULL: nothing is kept on disk
 	const struct kept_disk_done *fetched; // of the event being handled
 	struct rt_job forward, load, store;
+	// What weights may take while other programs are short of memory. A HOLD drops a stage's weights and loads them within other limits; forwards wait behind
+	// it, and so does a LOAD.
+	struct rt_job holding;
+	uint64_t hold;                  // what was asked for; UINT64_MAX: no limit
+	uint64_t held;                  // what the present stage's weights were loaded with
+	struct stage_size size;         // of the present stage
+	struct residency_limits limits; // likewise
+	struct residency_stats before;  // while one is under way
+	struct stage_work *unloaded;    // closed when it ends
+	bool in_turns;                  // a group's forward has begun and not ended
+	bool load_waits, load_stops;
+	struct device_profile profile;  // of this machine, as measured; n_threads 0: not known
 	uint64_t *layer_bytes, *layer_flop; // (n_layers + 1) of one token in the layers before
 	struct background_probe *probe; // NULL: it does not measure
 	uint32_t prepare_id;
@@ -67,6 +86,7 @@ struct node_runtime {
 };
 
 static void step(struct node_runtime *rt, struct node_event *ev);
+static void pump_hold(struct node_runtime *rt);
 
 // ---- the engine
 
@@ -104,14 +124,25 @@ static struct msg_weight_report weight_report(const struct node_runtime *rt)
 	if (!node_runtime_weight_stats(rt, &s) || s.reader == READER_AUTO)
 		return (struct msg_weight_report){0};
 	return (struct msg_weight_report){.reader = s.reader == READER_MMAP ? 1 : 2, .locked = s.is_locked, .pinned = s.pinned_bytes, .streamed = s.streamed_bytes,
-		.window = s.window_bytes, .read = s.read_bytes, .read_us = (uint64_t)s.read_ns / 1000, .stall_us = (uint64_t)s.stall_ns / 1000};
+		.window = s.window_bytes, .read = s.read_bytes, .read_us = (uint64_t)s.read_ns / 1000, .stall_us = (uint64_t)s.stall_ns / 1000,
+		.withheld = rt->held < rt->size.whole ? rt->size.whole - rt->held : 0};
 }
 
-// stalls returns for how long computing has waited for the disk so far.
+// stalls returns for how long computing has waited for the disk so far. On the worker, like the two below.
 static int64_t stalls(const struct node_runtime *rt)
 {
 	struct residency_stats s;
-	return node_runtime_weight_stats(rt, &s) ? s.stall_ns : 0;
+	stage_work_weight_stats(rt->work, &s);
+	return s.stall_ns;
+}
+
+// has_weights: a HOLD may have failed to read them, which every item says then.
+static bool has_weights(struct rt_job *j)
+{
+	const struct rt_job *h = &j->rt->holding;
+	for (int32_t i = 0; h->err != OK && i < j->n_items; i++)
+		j->items[i].err = errmsg_fail(&j->items[i].em, h->err, "%s", h->em.text);
+	return h->err == OK;
 }
 
 static uint8_t *part_at(const struct node_runtime *rt, int32_t member, int32_t which)
@@ -122,8 +153,11 @@ static uint8_t *part_at(const struct node_runtime *rt, int32_t member, int32_t w
 static void run_forward(struct worker_job *job)
 {
 	struct rt_job *j = (struct rt_job *)job;
-	int64_t stall_ns = stalls(j->rt);
 	j->begin_ns = loop_clock_ns();
+	j->stall_ns = 0;
+	if (!has_weights(j))
+		return;
+	int64_t stall_ns = stalls(j->rt);
 	stage_work_forward(j->rt->work, j->layer_begin, j->layer_end, j->items, j->n_items);
 	j->stall_ns = stalls(j->rt) - stall_ns;
 }
@@ -135,6 +169,10 @@ static void run_turn(struct worker_job *job)
 	struct node_runtime *rt = j->rt;
 	const uint8_t *parts[GROUP_MEMBERS_MAX];
 	uint8_t *own = part_at(rt, rt->member, 0);
+	if (!has_weights(j)) {
+		j->turn = (struct stage_turn){.was_cut = true};
+		return;
+	}
 	for (int32_t i = 0; i < rt->n_members; i++)
 		parts[i] = part_at(rt, i, j->which < 0 ? 0 : j->which);
 	if (j->which < 0)
@@ -170,6 +208,7 @@ static void on_forward(void *ctx)
 		step(j->rt, &ev);
 		return;
 	}
+	j->rt->in_turns = false;
 	for (int32_t i = 0; i < j->n_items; i++) {
 		j->errs[i] = j->items[i].err;
 		j->texts[i] = j->items[i].em.text;
@@ -184,6 +223,7 @@ static void on_forward(void *ctx)
 	ev.u.forward_done.was_cut = j->rt->n_members > 0 && j->turn.was_cut;
 	step(j->rt, &ev);
 	leave_if_changed(j->rt, j->errs[0]);
+	pump_hold(j->rt);
 }
 
 static void fx_forward(struct node_runtime *rt, const struct node_effect *f)
@@ -201,6 +241,7 @@ static void fx_forward(struct node_runtime *rt, const struct node_effect *f)
 			.wire = rt->bufs + (size_t)it->buf * rt->buf_bytes + (size_t)it->row * rt->row_bytes, .slot = it->slot, .pos = it->pos, .n_tokens = it->n_tokens};
 	}
 	j->which = -1;
+	rt->in_turns = rt->n_members > 0;
 	job_start(rt, j, rt->n_members > 0 ? run_turn : run_forward);
 }
 
@@ -216,6 +257,20 @@ static int32_t n_members_of(const struct rt_job *j)
 	return j->config.split == &j->split ? j->split.n_members : 0;
 }
 
+// limits_within returns what weights may take: what they may take anyway, at most so many bytes.
+static struct residency_limits limits_within(const struct node_runtime *rt, const struct residency_limits *l, const struct stage_size *size, uint64_t bytes)
+{
+	struct residency_limits out = *l;
+	uint64_t most = bytes > size->least ? bytes : size->least;
+	if (bytes >= size->whole)
+		return out;
+	if (!out.is_capped) // of a file that is mapped as a whole
+		out = (struct residency_limits){.is_capped = true, .bytes = UINT64_MAX, .anon_bytes = UINT64_MAX, .reader = READER_MMAP, .log = rt->p.log};
+	out.bytes = most < out.bytes ? most : out.bytes;
+	out.anon_bytes = most < out.anon_bytes ? most : out.anon_bytes;
+	return out;
+}
+
 // set_limits parts the stage's memory: what it needs beside its weights, and the rest for them. ERR_LIMIT: it does not fit.
 static enum err set_limits(struct rt_job *j, uint64_t *stage_bytes)
 {
@@ -228,6 +283,9 @@ static enum err set_limits(struct rt_job *j, uint64_t *stage_bytes)
 	uint64_t frames = 2 * ((uint64_t)j->bufs_bytes + 2 * (uint64_t)n_members_of(j) * size.part_bytes);
 	uint64_t to_disk = j->rt->kept_disk != NULL ? kept_disk_bytes(j->rt->new_buf_bytes) : 0;
 	uint64_t bytes = size.bytes + frames + to_disk;
+	j->size = (struct stage_size){.whole = size.weight_bytes, .least = size.weight_least, .rest = size.kv_bytes + frames};
+	if (!m->is_capped)
+		return OK;
 	*stage_bytes = bytes + size.weight_least;
 	if (*stage_bytes > m->bytes || bytes > m->anon_bytes)
 		return errmsg_fail(&j->em, ERR_LIMIT, "--mem leaves %.1f MiB for a stage (%.1f of it no file's): KV cache %.1f MiB for %d slots of %d tokens, computing "
@@ -236,7 +294,6 @@ static enum err set_limits(struct rt_job *j, uint64_t *stage_bytes)
 			(double)(size.bytes - size.kv_bytes) / 1048576, (double)frames / 1048576, (double)to_disk / 1048576, (double)size.weight_least / 1048576);
 	j->config.weights = (struct residency_limits){.is_capped = true, .bytes = m->bytes - bytes, .anon_bytes = m->anon_bytes - bytes, .reader = m->reader,
 		.log = j->rt->p.log};
-	j->config.defer_weights = true; // until the old stage's are gone
 	return OK;
 }
 
@@ -269,9 +326,12 @@ static enum err open_parts(struct rt_job *j)
 static enum err open_stage(struct rt_job *j)
 {
 	uint64_t stage_bytes = 0;
-	enum err e = j->rt->p.memory.is_capped ? set_limits(j, &stage_bytes) : OK;
+	enum err e = set_limits(j, &stage_bytes);
 	if (e != OK)
 		return e;
+	j->limits = j->config.weights;
+	j->config.weights = limits_within(j->rt, &j->limits, &j->size, j->hold);
+	j->config.defer_weights = j->config.weights.is_capped; // until the old stage's are gone
 	make_room(j, stage_bytes);
 	j->bufs = malloc(j->bufs_bytes);
 	if (j->bufs == NULL)
@@ -332,6 +392,11 @@ static void on_load(void *ctx)
 	rt->buf_bytes = rt->new_buf_bytes;
 	rt->row_bytes = wire_bytes(j->config.wire, model_hparams(rt->p.model)->hidden_dim);
 	rt->work = j->work;
+	rt->size = j->size;
+	rt->limits = j->limits;
+	rt->held = j->hold;
+	rt->holding.err = OK;
+	rt->in_turns = false;
 	j->bufs = j->parts = NULL;
 	j->work = NULL;
 	struct node_event ev = {.type = NODE_EV_LOADED};
@@ -344,6 +409,7 @@ static void on_load(void *ctx)
 	say_loaded(rt);
 	step(rt, &ev);
 	leave_if_changed(rt, j->err);
+	pump_hold(rt);
 }
 
 // on_blocks_here: the layers' blocks are here, or will not be. What the engine before this one has computed stays with it until one is opened.
@@ -352,6 +418,7 @@ static void on_blocks_here(void *ctx, enum err err, const char *text)
 	struct node_runtime *rt = ctx;
 	struct rt_job *j = &rt->load;
 	j->is_busy = false;
+	j->hold = rt->hold;
 	if (err == OK && !rt->is_closing) {
 		job_start(rt, j, run_load);
 		return;
@@ -377,6 +444,25 @@ static enum err set_split(struct rt_job *j, const struct msg_group *g)
 	return e;
 }
 
+// start_load: nothing else touches the stage before.
+static void start_load(struct node_runtime *rt)
+{
+	struct rt_job *j = &rt->load;
+	j->hold = rt->hold;
+	if (j->err != OK) {
+		j->is_busy = true;
+		j->has_lost_kv = true;
+		stage_work_close(j->old);
+		j->old = NULL;
+		loop_task_post(rt->p.loop, &j->task);
+	} else if (rt->p.is_cached) {
+		j->is_busy = true;
+		node_blocks_load(rt->p.blocks, &j->config.layers, false, on_blocks_here, rt);
+	} else {
+		job_start(rt, j, run_load);
+	}
+}
+
 static void fx_load(struct node_runtime *rt, const struct node_effect *f)
 {
 	struct rt_job *j = &rt->load;
@@ -393,7 +479,7 @@ static void fx_load(struct node_runtime *rt, const struct node_effect *f)
 		.split = rt->p.split,
 		.member = MEMBER_EACH,
 	};
-	enum err e = set_split(j, f->u.load.group);
+	j->err = set_split(j, f->u.load.group);
 	j->bufs_bytes = (size_t)f->u.load.n_bufs * f->u.load.buf_bytes;
 	rt->new_buf_bytes = f->u.load.buf_bytes;
 	j->old = rt->work;
@@ -401,24 +487,16 @@ static void fx_load(struct node_runtime *rt, const struct node_effect *f)
 	char layers[LAYER_SPANS_CAP];
 	layer_spans_print(&f->u.load.layers, layers);
 	log_line(rt->p.log, LOG_INFO, "loading %slayers %s of %s", n_members_of(j) > 0 ? "a part of " : "", layers, model_name(rt->p.model));
-	if (e != OK) {
-		j->is_busy = true;
-		j->err = e;
-		j->has_lost_kv = true;
-		stage_work_close(j->old);
-		j->old = NULL;
-		loop_task_post(rt->p.loop, &j->task);
-	} else if (rt->p.is_cached) {
-		j->is_busy = true;
-		node_blocks_load(rt->p.blocks, &f->u.load.layers, false, on_blocks_here, rt);
-	} else {
-		job_start(rt, j, run_load);
-	}
+	rt->load_waits = rt->holding.is_busy;
+	rt->load_stops = false;
+	if (!rt->load_waits)
+		start_load(rt);
 }
 
 static void fx_stop_load(struct node_runtime *rt)
 {
-	if (rt->p.is_cached)
+	rt->load_stops = rt->load_waits;
+	if (rt->p.is_cached && !rt->load_waits)
 		node_blocks_stop_load(rt->p.blocks);
 }
 
@@ -449,8 +527,12 @@ static void fx_unload(struct node_runtime *rt)
 {
 	ASSERT(!rt->forward.is_busy);
 	ASSERT(!rt->load.is_busy);
-	stage_work_close(rt->work);
+	if (rt->holding.is_busy)
+		rt->unloaded = rt->work;
+	else
+		stage_work_close(rt->work);
 	rt->work = NULL;
+	rt->in_turns = false;
 	free(rt->bufs);
 	rt->bufs = NULL;
 	free(rt->parts);
@@ -530,13 +612,108 @@ static void fx_store(struct node_runtime *rt, const struct node_effect *f)
 	job_start(rt, &rt->store, run_store);
 }
 
+// ---- giving way to programs that are short of memory
+
+// fit_profile: what the coordinator plans with while weights may not take all that the cap leaves them.
+static struct device_profile fit_profile(const struct node_runtime *rt)
+{
+	struct device_profile p = rt->profile;
+	uint64_t cap = rt->hold < UINT64_MAX ? p.reserved_bytes + rt->size.rest + rt->hold : UINT64_MAX; // those moved away stay away
+	if (cap < (p.cap_bytes > 0 ? p.cap_bytes : p.available_bytes))
+		p.cap_bytes = cap;
+	return p;
+}
+
 static void on_probed(void *ctx, enum err err, const char *text, const struct device_profile *profile)
 {
+	struct node_runtime *rt = ctx;
 	struct node_event ev = {.type = NODE_EV_PROBED};
+	struct device_profile p = {.n_threads = 0};
+	if (err == OK) {
+		rt->profile = *profile;
+		p = fit_profile(rt);
+	}
 	ev.u.probed.err = err;
 	ev.u.probed.text = text;
-	ev.u.probed.profile = profile;
-	step(ctx, &ev);
+	ev.u.probed.profile = &p;
+	step(rt, &ev);
+}
+
+// run_hold reads what stays anew: that which lies between streamed units lies elsewhere than before.
+static void run_hold(struct worker_job *job)
+{
+	struct rt_job *j = (struct rt_job *)job;
+	const struct node_runtime *rt = j->rt;
+	struct residency_limits l = limits_within(rt, &j->limits, &j->size, j->hold);
+	if (j->hold < j->size.whole && rt->before.reader != READER_AUTO)
+		l.reader = rt->before.reader; // it is no time to try both
+	stage_work_drop_weights(j->work);
+	j->err = stage_work_load_weights(j->work, &l, &j->em);
+	if (j->err == OK)
+		return;
+	log_line(rt->p.log, LOG_WARNING, "weights cannot be kept in less memory: %s", j->em.text);
+	stage_work_drop_weights(j->work);
+	j->err = stage_work_load_weights(j->work, &j->limits, &j->em);
+	if (j->err != OK && j->err != ERR_STATE)
+		j->err = ERR_IO; // as what cannot be read: the others go on without this machine
+}
+
+static void on_hold(void *ctx)
+{
+	struct rt_job *j = ctx;
+	struct node_runtime *rt = j->rt;
+	j->is_busy = false;
+	j->work = NULL;
+	stage_work_close(rt->unloaded);
+	rt->unloaded = NULL;
+	rt->held = j->hold;
+	if (rt->load_waits) {
+		rt->load_waits = false;
+		if (rt->is_closing || rt->load_stops)
+			on_blocks_here(rt, ERR_CANCELLED, "another plan has come");
+		else
+			start_load(rt);
+		return;
+	}
+	struct node_event ev = {.type = NODE_EV_WEIGHTS};
+	ev.u.weights = weight_report(rt);
+	say_loaded(rt);
+	step(rt, &ev);
+	pump_hold(rt);
+}
+
+// pump_hold loads the weights within other limits when that makes a difference and nothing else is done with the stage. Between the exchanges of a group's
+// forward it is in use.
+static void pump_hold(struct node_runtime *rt)
+{
+	struct rt_job *j = &rt->holding;
+	bool is_other = rt->hold != rt->held && (rt->hold < rt->size.whole || rt->held < rt->size.whole);
+	if (!is_other || rt->work == NULL || j->is_busy || rt->load.is_busy || rt->in_turns || j->err != OK || rt->is_closing)
+		return;
+	(void)node_runtime_weight_stats(rt, &rt->before);
+	j->work = rt->work;
+	j->limits = rt->limits;
+	j->size = rt->size;
+	j->hold = rt->hold;
+	job_start(rt, j, run_hold);
+}
+
+void node_runtime_hold(struct node_runtime *rt, uint64_t bytes)
+{
+	rt->hold = bytes;
+	if (rt->profile.n_threads > 0) {
+		struct device_profile p = rt->profile;
+		on_probed(rt, OK, "", &p);
+	}
+	pump_hold(rt);
+}
+
+void node_runtime_weights(const struct node_runtime *rt, uint64_t *full, uint64_t *least)
+{
+	const struct residency_limits *l = &rt->limits;
+	uint64_t room = !l->is_capped ? UINT64_MAX : l->reader == READER_DIRECT && l->anon_bytes < l->bytes ? l->anon_bytes : l->bytes;
+	*full = rt->work == NULL ? 0 : rt->size.whole < room ? rt->size.whole : room;
+	*least = rt->work == NULL ? 0 : rt->size.least > *full / WEIGHTS_LEAST_SHARE ? rt->size.least : *full / WEIGHTS_LEAST_SHARE;
 }
 
 // ---- the core
@@ -696,11 +873,12 @@ enum err node_runtime_open(const struct node_runtime_params *p, struct node_runt
 	if (rt == NULL)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for the node");
 	rt->p = *p;
+	rt->hold = rt->held = UINT64_MAX;
 	rt->core = calloc(1, node_size());
 	rt->fx = calloc(1, sizeof *rt->fx);
 	loop_timer_init(&rt->timer, on_timer, rt);
-	struct rt_job *jobs[] = {&rt->forward, &rt->load, &rt->store};
-	const loop_fn dones[] = {on_forward, on_load, on_store};
+	struct rt_job *jobs[] = {&rt->forward, &rt->load, &rt->store, &rt->holding};
+	const loop_fn dones[] = {on_forward, on_load, on_store, on_hold};
 	for (size_t i = 0; i < ARRAY_LEN(jobs); i++) {
 		jobs[i]->rt = rt;
 		loop_task_init(&jobs[i]->task, dones[i], jobs[i]);
@@ -732,7 +910,7 @@ enum err node_runtime_open(const struct node_runtime_params *p, struct node_runt
 static bool jobs_are_done(void *ctx)
 {
 	struct node_runtime *rt = ctx;
-	return !rt->forward.is_busy && !rt->load.is_busy && !rt->store.is_busy && !rt->is_preparing;
+	return !rt->forward.is_busy && !rt->load.is_busy && !rt->store.is_busy && !rt->holding.is_busy && !rt->is_preparing;
 }
 
 void node_runtime_close(struct node_runtime *rt)
@@ -770,7 +948,10 @@ bool node_runtime_weight_stats(const struct node_runtime *rt, struct residency_s
 {
 	if (rt->work == NULL)
 		return false;
-	stage_work_weight_stats(rt->work, out);
+	if (rt->holding.is_busy)
+		*out = rt->before;
+	else
+		stage_work_weight_stats(rt->work, out);
 	return true;
 }
 

@@ -72,6 +72,12 @@ void node_runtime_leave(struct node_runtime *rt);
 // node_runtime_weight_stats tells where the weights are; false while it holds no layers.
 bool node_runtime_weight_stats(const struct node_runtime *rt, struct residency_stats *out);
 
+// node_runtime_weights tells what the weights of the stage may take while nobody else needs memory, and the least that serves; 0 while it holds no layers.
+void node_runtime_weights(const struct node_runtime *rt, uint64_t *full, uint64_t *least);
+// node_runtime_hold limits what they take (UINT64_MAX: not at all), between two batches; what does not fit is streamed. The coordinator is told a cap that
+// leaves no more.
+void node_runtime_hold(struct node_runtime *rt, uint64_t bytes);
+
 // node_runtime_group_stats tells what the members of a group in this process have sent each other; false: there is none.
 bool node_runtime_group_stats(const struct node_runtime *rt, struct tensor_group_stats *out);
 

@@ -158,6 +158,17 @@ static void what_visits_take_is_reported_but_not_the_first_ones(void **state)
 	h.now += 2 * S;
 	tick(&h);
 	assert_false(sent(&h, MSG_NODE_REPORT, &m)); // nothing new
+	// Giving way is told without a visit, and those behind it read weights anew.
+	struct node_event ev = {.type = NODE_EV_WEIGHTS, .u.weights = {.reader = 1, .pinned = 5, .withheld = 7}};
+	h.now += 2 * S;
+	step(&h, &ev);
+	assert_true(sent(&h, MSG_NODE_REPORT, &m));
+	assert_int_equal(m.u.node_report.weights.withheld, 7);
+	work(&h, prev, 4);
+	h.now += 2 * S;
+	tick(&h);
+	assert_true(sent(&h, MSG_NODE_REPORT, &m));
+	assert_int_equal(m.u.node_report.n_visits, 2);
 	stop(&h);
 }
 

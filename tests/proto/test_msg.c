@@ -346,6 +346,7 @@ static void counts_of_a_report_are_bounded_and_agree(void **state)
 		{{.weights = {.reader = 1, .read = (UINT64_C(1) << 62) - 1}}, OK},
 		{{.weights = {.reader = 2, .stall_us = UINT64_C(1) << 62}}, ERR_FORMAT},
 		{{.weights = {.reader = 2, .pinned = UINT64_MAX}}, ERR_FORMAT},
+		{{.weights = {.reader = 2, .withheld = UINT64_C(1) << 62}}, ERR_FORMAT},
 		{{.weights = {.reader = 3}}, ERR_FORMAT},
 		{{.decode_bytes = (UINT64_C(1) << 62) - 1}, OK},
 		{{.decode_us = UINT64_C(1) << 62}, ERR_FORMAT},

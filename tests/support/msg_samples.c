@@ -87,7 +87,7 @@ void msg_sample(enum msg_type type, struct msg *m)
 	case MSG_NODE_REPORT:
 		m->u.node_report = (struct msg_node_report){.disk_written = UINT64_C(1) << 41, .disk_read = 4096, .n_tokens = 70, .next_heard = 900, .next_late = 9,
 			.weights = {.reader = 2, .locked = true, .pinned = 1 << 30, .streamed = UINT64_C(1) << 35, .window = 1 << 24, .read = UINT64_C(1) << 50,
-				.read_us = 123456789, .stall_us = 9876543, .steps = 777}, .decode_bytes = UINT64_C(1) << 43, .decode_us = 98765432, .n_visits = 4321,
+				.read_us = 123456789, .stall_us = 9876543, .steps = 777, .withheld = 123 << 20}, .decode_bytes = UINT64_C(1) << 43, .decode_us = 98765432, .n_visits = 4321,
 			.prefill_flop = UINT64_C(1) << 53, .prefill_us = 87654321,
 			.group = {.n_forwards = 61, .n_tokens = 62, .n_exchanges = 63, .start_bytes = 64, .part_bytes = UINT64_C(1) << 44, .n_frames = 66, .overhead = 67}};
 		break;
