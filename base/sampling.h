@@ -2,6 +2,7 @@
 #ifndef HEARTH_BASE_SAMPLING_H
 #define HEARTH_BASE_SAMPLING_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sampling {
@@ -11,5 +12,13 @@ struct sampling {
 	float min_p;       // 0: all
 	uint64_t seed;     // counter-based: (seed, position) gives the random number
 };
+
+#define SAMPLING_BEST_MAX 64 // candidates that are enough for the usual top_k (20 to 50), in half a KiB
+
+// sampling_takes_best tells whether the SAMPLING_BEST_MAX best logits give the token that all of them give: nothing is divided by the sum of all.
+static inline bool sampling_takes_best(const struct sampling *s)
+{
+	return s->temperature == 0 || (s->top_k >= 1 && s->top_k <= SAMPLING_BEST_MAX);
+}
 
 #endif

@@ -92,7 +92,7 @@ enum err tensor_split_make(const struct split_shape *s, enum split_mode mode, co
 	struct errmsg *em)
 {
 	struct split_range heads[GROUP_MEMBERS_MAX], ffn[GROUP_MEMBERS_MAX], rows[GROUP_MEMBERS_MAX], experts[GROUP_MEMBERS_MAX], lanes[GROUP_MEMBERS_MAX],
-		o_lanes[GROUP_MEMBERS_MAX];
+		o_lanes[GROUP_MEMBERS_MAX], vocab[GROUP_MEMBERS_MAX];
 	bool any = false;
 	if (n < 1 || n > GROUP_MEMBERS_MAX)
 		return errmsg_fail(em, ERR_RANGE, "a group of %d members (want 1 to %d)", (int)n, GROUP_MEMBERS_MAX);
@@ -107,10 +107,12 @@ enum err tensor_split_make(const struct split_shape *s, enum split_mode mode, co
 			(int)s->head_dim);
 	*out = (struct tensor_split){.mode = mode, .n_members = n};
 	int32_t head = head_unit(s, n), col = row_unit(s->ffn_dim, s->down_block, n), row = row_unit(s->hidden_dim, ROWS_AT_ONCE, n);
+	int32_t token = row_unit(s->vocab_size, ROWS_AT_ONCE, n);
 	cut(n_units_of(s->n_heads, head), shares, n, heads);
 	cut(n_units_of(s->ffn_dim, col), shares, n, ffn);
 	cut(n_units_of(s->hidden_dim, row), shares, n, rows);
 	cut(s->n_experts, shares, n, experts);
+	cut(n_units_of(s->vocab_size, token), shares, n, vocab);
 	cut(split_has_lanes(mode) ? s->down_lanes : 0, shares, n, lanes);
 	int32_t unit = split_has_o_lanes(mode) ? head_lanes(s) : 0;
 	cut(unit > 0 ? s->o_lanes / unit : 0, shares, n, o_lanes);
@@ -122,6 +124,7 @@ enum err tensor_split_make(const struct split_shape *s, enum split_mode mode, co
 			.o_rows = scale_range(rows[i], row, s->hidden_dim),
 			.down_rows = scale_range(rows[i], row, s->hidden_dim),
 			.experts = experts[i],
+			.vocab_rows = scale_range(vocab[i], token, s->vocab_size),
 		};
 		struct split_range star = {i == 0 ? 0 : s->hidden_dim, s->hidden_dim};
 		if (split_is_star(mode))
@@ -146,7 +149,7 @@ static bool follows(struct split_range r, int32_t *at)
 
 enum err tensor_split_check(const struct split_shape *s, const struct tensor_split *t, struct errmsg *em)
 {
-	int32_t heads = 0, ffn = 0, lanes = 0, o_lanes = 0, o_rows = 0, down_rows = 0, experts = 0;
+	int32_t heads = 0, ffn = 0, lanes = 0, o_lanes = 0, o_rows = 0, down_rows = 0, experts = 0, vocab = 0;
 	bool ok = true, has_lanes = split_has_lanes(t->mode), has_o_lanes = split_has_o_lanes(t->mode);
 	if (t->n_members < 1 || t->n_members > GROUP_MEMBERS_MAX)
 		return errmsg_fail(em, ERR_RANGE, "a group of %d members (want 1 to %d)", (int)t->n_members, GROUP_MEMBERS_MAX);
@@ -169,9 +172,9 @@ enum err tensor_split_check(const struct split_shape *s, const struct tensor_spl
 				p->o_lanes.end % (SPLIT_LANES / s->o_lanes * head_lanes(s)) == 0;
 		else
 			ok = ok && follows(p->heads, &heads);
-		ok = ok && follows(p->o_rows, &o_rows);
+		ok = ok && follows(p->o_rows, &o_rows) && follows(p->vocab_rows, &vocab);
 	}
-	ok = ok && (has_o_lanes ? o_lanes == SPLIT_LANES : heads == s->n_heads) && o_rows == s->hidden_dim && experts == s->n_experts;
+	ok = ok && (has_o_lanes ? o_lanes == SPLIT_LANES : heads == s->n_heads) && o_rows == s->hidden_dim && experts == s->n_experts && vocab == s->vocab_size;
 	ok = ok && (s->n_experts > 0 || (down_rows == s->hidden_dim && (has_lanes ? lanes == SPLIT_LANES : ffn == s->ffn_dim)));
 	ok = ok && (!split_is_star(t->mode) || (t->parts[0].down_rows.end == s->hidden_dim && (!has_o_lanes || t->parts[0].o_rows.end == s->hidden_dim)));
 	return ok ? OK : errmsg_fail(em, ERR_RANGE, "a group whose parts do not cover a layer");

@@ -46,6 +46,7 @@ struct split_shape {
 	int32_t n_experts;           // 0: one feed-forward network
 	int32_t o_lanes;             // of o's sum; 0: not known, floats, or not the same in all layers
 	int32_t down_lanes;          // of down's sum, in the layer where it has fewest; 0: not known, and lanes cannot be dealt
+	int32_t vocab_size;          // rows of lm_head; 0: they are nobody's here
 	int32_t o_block, down_block; // inputs of o and of down that share a scale, in the layer where most do: 256, 32 or 1
 };
 
@@ -62,6 +63,7 @@ struct split_part {
 	struct split_range o_rows;    // outputs of o, or sums that it completes
 	struct split_range down_rows; // outputs of down, or sums that it completes; unused with experts
 	struct split_range experts;   // with experts: those it holds
+	struct split_range vocab_rows; // of lm_head, where the members of the last stage compute logits
 };
 
 struct tensor_split {

@@ -189,11 +189,12 @@ static void lay_out(struct engine *e, struct carver *c)
 	e->tokens = carve(c, (size_t)n, sizeof *e->tokens);
 	e->tiles = carve(c, (size_t)n, sizeof *e->tiles);
 	lay_out_inputs(e, c);
-	if (e->c.has_head) {
+	if (engine_has_output(e)) {
 		struct tensor_view norm = model_output_norm(e->c.model);
 		e->output_norm = carve_vector(c, &norm);
-		e->embd_row = carve(c, e->embd.row_bytes, 1);
 	}
+	if (e->c.has_head)
+		e->embd_row = carve(c, e->embd.row_bytes, 1);
 	size_t n_layers = (size_t)layer_spans_count(&e->c.layers);
 	if (n_layers == 0)
 		return;
@@ -276,14 +277,20 @@ static enum err check_layer(struct engine *e, int32_t layer, struct errmsg *em)
 	return check_experts(e, layer, w.experts, em);
 }
 
-static enum err check_head(struct engine *e, struct errmsg *em)
+static enum err check_embedding(struct engine *e, struct errmsg *em)
 {
-	struct tensor_view embd = model_token_embd(e->c.model), output = model_output(e->c.model);
+	struct tensor_view embd = model_token_embd(e->c.model);
 	e->embd = shape_of(&embd);
 	e->embd_at = embd.at;
+	if (kernels_has_type(embd.type))
+		return OK;
+	return errmsg_fail(em, ERR_UNSUPPORTED, "tensor token_embd.weight: type %s has no kernels", dtype_find(embd.type)->name);
+}
+
+static enum err check_output(struct engine *e, struct errmsg *em)
+{
+	struct tensor_view output = model_output(e->c.model);
 	e->output = shape_of(&output);
-	if (!kernels_has_type(embd.type))
-		return errmsg_fail(em, ERR_UNSUPPORTED, "tensor token_embd.weight: type %s has no kernels", dtype_find(embd.type)->name);
 	return check_type(&output, e->hp.tied_embeddings ? "token_embd.weight" : "output.weight", &e->normed, em);
 }
 
@@ -312,7 +319,8 @@ static enum err check_config(struct engine *e, struct errmsg *em)
 		if (err != OK)
 			return err;
 	}
-	return c->has_head ? check_head(e, em) : OK;
+	enum err err = c->has_head ? check_embedding(e, em) : OK;
+	return err == OK && engine_has_output(e) ? check_output(e, em) : err;
 }
 
 static enum err measure(struct engine *e, size_t *need, struct errmsg *em)
@@ -362,7 +370,7 @@ struct split_shape engine_split_shape(const struct model *m)
 {
 	const struct hparams *hp = model_hparams(m);
 	struct split_shape s = {.n_heads = hp->n_heads, .n_kv_heads = hp->n_kv_heads, .head_dim = hp->head_dim, .hidden_dim = hp->hidden_dim,
-		.ffn_dim = hp->ffn_dim, .n_experts = hp->n_experts};
+		.ffn_dim = hp->ffn_dim, .n_experts = hp->n_experts, .vocab_size = hp->vocab_size};
 	for (int32_t i = 0; i < hp->n_layers; i++) {
 		struct layer_weights w;
 		model_layer(m, i, &w);
@@ -388,8 +396,14 @@ static enum err set_part(struct engine *e, struct errmsg *em)
 	if (err != OK)
 		return err;
 	e->part = e->split.parts[e->c.split != NULL ? e->c.member : 0];
+	e->output.rows = split_len(engine_output_rows(e));
 	find_heads(e);
 	return OK;
+}
+
+struct split_range engine_output_rows(const struct engine *e)
+{
+	return engine_has_output(e) ? e->part.vocab_rows : (struct split_range){0, 0};
 }
 
 // prepare fills what the config alone decides.
@@ -517,6 +531,11 @@ void engine_weight_stats(struct engine *e, struct residency_stats *out)
 const struct hparams *engine_hparams(const struct engine *e)
 {
 	return &e->hp;
+}
+
+const struct engine_config *engine_config_of(const struct engine *e)
+{
+	return &e->c;
 }
 
 enum err engine_fault_describe(const struct engine *e, const struct engine_fault *f, struct errmsg *em)

@@ -31,6 +31,8 @@ struct engine_config {
 	struct pool *pool;              // borrowed; may be shared by engines of one thread
 	struct layer_spans layers;      // that it runs; none for a head only
 	bool has_head;                  // embedding, final norm and lm_head as well
+	bool embeds_only;               // with has_head: the embedding alone
+	bool has_output;                // with layers: final norm and lm_head too; of a group's member its rows
 	int32_t n_slots;                // KV slots (sequences held at once)
 	int32_t ctx_len;                // positions per slot
 	int32_t batch_max;              // tokens of one call, all items together
@@ -95,6 +97,7 @@ void engine_weight_stats(struct engine *e, struct residency_stats *out);
 // engine_expert_stats: false, and zeroes, when experts are not read by us.
 bool engine_expert_stats(struct engine *e, struct expert_cache_stats *out);
 const struct hparams *engine_hparams(const struct engine *e);
+const struct engine_config *engine_config_of(const struct engine *e);
 
 // engine_embed writes the embedding of tokens, rounded to the wire type, into hidden. slot is not used.
 MUST_USE enum err engine_embed(struct engine *e, struct engine_item *items, int32_t n_items, struct errmsg *em);
@@ -105,7 +108,9 @@ MUST_USE enum err engine_embed(struct engine *e, struct engine_item *items, int3
 MUST_USE enum err engine_forward(struct engine *e, struct engine_item *items, int32_t n_items, struct errmsg *em);
 MUST_USE enum err engine_forward_layers(struct engine *e, int32_t layer_begin, int32_t layer_end, struct engine_item *items, int32_t n_items,
 	struct errmsg *em);
-// engine_logits writes (n, vocab_size) logits of n hidden states (n, hidden_dim), n <= batch_max. With ERR_NON_FINITE every row has been
+// engine_output_rows returns which rows of lm_head it has: empty without has_head or has_output.
+struct split_range engine_output_rows(const struct engine *e);
+// engine_logits writes (n, its rows) logits of n hidden states (n, hidden_dim), n <= batch_max. With ERR_NON_FINITE every row has been
 // written all the same: the caller finds out which ones are good (sampler_draw refuses the others; never hash them).
 MUST_USE enum err engine_logits(struct engine *e, const float *hidden, int32_t n, float *logits, struct errmsg *em);
 

@@ -124,7 +124,7 @@ struct engine {
 	float *attn_scratch;                       // (threads, attn_scratch_len)
 	size_t attn_scratch_len;
 
-	// The head.
+	// The head, or its rows on the last stage.
 	struct weight embd, output; // without data
 	uint64_t embd_at;           // in the model file
 	struct unit_run output_units;
@@ -147,6 +147,12 @@ static inline int32_t engine_expert_unit(const struct engine *e, int32_t layer, 
 
 // engine_expert_weight gives a matrix of an expert of a layer that runs, which is in memory.
 struct weight engine_expert_weight(const struct engine *e, int32_t layer, int32_t expert, enum expert_matrix matrix);
+
+// engine_has_output tells whether it computes logits.
+static inline bool engine_has_output(const struct engine *e)
+{
+	return e->c.has_output || (e->c.has_head && !e->c.embeds_only);
+}
 
 // engine_computed points at how many positions of a slot a layer has computed.
 static inline int32_t *engine_computed(const struct engine *e, int32_t layer, int32_t slot)

@@ -154,8 +154,10 @@ static enum err add_units(struct engine *e, uint64_t unit_max)
 	e->units.n = 0;
 	for (int32_t i = 0; i < e->hp.n_layers && err == OK; i++)
 		err = layer_spans_find(&e->c.layers, i) >= 0 ? add_layer(e, i, unit_max) : OK;
-	if (err == OK && e->c.has_head) {
+	e->output_units = (struct unit_run){e->units.n, e->units.n};
+	if (err == OK && split_len(engine_output_rows(e)) > 0) {
 		struct tensor_view output = model_output(e->c.model);
+		rows_of(&output, engine_output_rows(e));
 		err = unit_table_add(&e->units, e->hp.n_layers, UNIT_OUTPUT, &(const struct tensor_view *){&output}, 1, unit_max, &e->output_units);
 	}
 	return err;
@@ -374,7 +376,7 @@ enum err engine_read_vectors(struct engine *e, struct errmsg *em)
 			err = read_layer_vectors(e, i, em);
 			err = err == OK ? read_packed(e, i, em) : err;
 		}
-	if (err == OK && e->c.has_head) {
+	if (err == OK && engine_has_output(e)) {
 		struct tensor_view norm = model_output_norm(e->c.model);
 		err = read_vector(e, &norm, e->output_norm, em);
 	}

@@ -60,7 +60,7 @@ enum err engine_embed(struct engine *e, struct engine_item *items, int32_t n_ite
 struct logits_run {
 	struct crew crew;
 	const float *hidden; // (n, hidden_dim)
-	float *logits;       // (n, vocab_size)
+	float *logits;       // (n, its rows)
 	_Atomic bool bad;
 };
 
@@ -75,7 +75,7 @@ static void run_logits(void *ctx, int32_t thread_idx, int32_t n_threads)
 	struct logits_run *r = ctx;
 	struct engine *e = r->crew.e;
 	struct hand h = {.crew = &r->crew, .idx = thread_idx, .n_hands = n_threads};
-	size_t hidden_dim = (size_t)e->hp.hidden_dim, vocab = (size_t)e->hp.vocab_size;
+	size_t hidden_dim = (size_t)e->hp.hidden_dim, n_rows = (size_t)e->output.rows;
 	int32_t begin, end;
 	crew_tokens(&h, &begin, &end);
 	for (int32_t t = begin; t < end; t++)
@@ -85,14 +85,14 @@ static void run_logits(void *ctx, int32_t thread_idx, int32_t n_threads)
 	if (!crew_begin_units(&h, &e->output_units) || !crew_run_units(&h, &e->output_units, product_output, r))
 		return;
 	for (int32_t t = begin; t < end; t++) {
-		if (!kernels_all_finite(e->c.kernels, r->logits + (size_t)t * vocab, e->hp.vocab_size))
+		if (!kernels_all_finite(e->c.kernels, r->logits + (size_t)t * n_rows, e->output.rows))
 			atomic_store(&r->bad, true);
 	}
 }
 
 enum err engine_logits(struct engine *e, const float *hidden, int32_t n, float *logits, struct errmsg *em)
 {
-	ASSERT(e->c.has_head);
+	ASSERT(engine_has_output(e));
 	if (n < 0 || n > e->c.batch_max)
 		return errmsg_fail(em, ERR_RANGE, "engine: logits of %d tokens at once, want at most %d", (int)n, (int)e->c.batch_max);
 	if (n == 0)

@@ -4,8 +4,6 @@
 #include "base/fmath.h"
 #include "base/rng.h"
 
-#include <stdbool.h>
-
 enum err sampler_check(const struct sampling *s, struct errmsg *em)
 {
 	if (!(s->temperature >= 0 && s->temperature <= 100))
@@ -17,12 +15,6 @@ enum err sampler_check(const struct sampling *s, struct errmsg *em)
 	if (!(s->min_p >= 0 && s->min_p <= 1))
 		return errmsg_fail(em, ERR_RANGE, "min_p %g: want 0 to 1", (double)s->min_p);
 	return OK;
-}
-
-// before is the total order: value descending, id ascending.
-static bool before(struct candidate a, struct candidate b)
-{
-	return a.value > b.value || (a.value == b.value && a.id < b.id);
 }
 
 static void swap(struct candidate *a, struct candidate *b)
@@ -37,9 +29,9 @@ static void sift_down(struct candidate *c, int32_t n, int32_t i)
 {
 	for (;;) {
 		int32_t best = i, left = 2 * i + 1, right = left + 1;
-		if (left < n && before(c[left], c[best]))
+		if (left < n && candidate_is_before(c[left], c[best]))
 			best = left;
-		if (right < n && before(c[right], c[best]))
+		if (right < n && candidate_is_before(c[right], c[best]))
 			best = right;
 		if (best == i)
 			return;
@@ -181,27 +173,21 @@ static int32_t keep_min_p(struct order *o, const struct sampling *s, float z0, i
 	return n;
 }
 
-enum err sampler_draw(const struct sampling *s, const float *logits, int32_t n, uint64_t pos, struct candidate *scratch, int32_t *token)
+static bool is_greedy(const struct sampling *s)
 {
-	ASSERT(n >= 1);
-	if (!all_finite(logits, n))
-		return ERR_NON_FINITE;
-	if (s->temperature == 0 || s->top_k == 1) {
-		*token = argmax(logits, n);
-		return OK;
-	}
-	for (int32_t i = 0; i < n; i++)
-		scratch[i] = (struct candidate){.value = logits[i], .id = i};
-	struct order o;
-	order_init(&o, scratch, n);
-	float z0 = order_get(&o, 0).value;
-	int32_t k = s->top_k > 0 && s->top_k < n ? s->top_k : n;
-	k = keep_top_p(&o, s, z0, k);
-	k = keep_min_p(&o, s, z0, k);
-	double r = rng_philox_u01(s->seed, pos) * total_weight(&o, s, z0, k), sum = 0;
+	return s->temperature == 0 || s->top_k == 1;
+}
+
+static int32_t draw(struct order *o, const struct sampling *s, uint64_t pos)
+{
+	float z0 = order_get(o, 0).value;
+	int32_t k = s->top_k > 0 && s->top_k < o->n ? s->top_k : o->n;
+	k = keep_top_p(o, s, z0, k);
+	k = keep_min_p(o, s, z0, k);
+	double r = rng_philox_u01(s->seed, pos) * total_weight(o, s, z0, k), sum = 0;
 	int32_t last = 0; // the last one with any weight, should rounding leave r unreached
 	for (int32_t i = 0; i < k; i++) {
-		double p = weight_at(&o, s, z0, i);
+		double p = weight_at(o, s, z0, i);
 		if (p == 0)
 			break;
 		last = i;
@@ -209,6 +195,30 @@ enum err sampler_draw(const struct sampling *s, const float *logits, int32_t n, 
 		if (sum > r)
 			break;
 	}
-	*token = order_get(&o, last).id;
+	return order_get(o, last).id;
+}
+
+enum err sampler_draw(const struct sampling *s, const float *logits, int32_t n, uint64_t pos, struct candidate *scratch, int32_t *token)
+{
+	ASSERT(n >= 1);
+	if (!all_finite(logits, n))
+		return ERR_NON_FINITE;
+	if (is_greedy(s)) {
+		*token = argmax(logits, n);
+		return OK;
+	}
+	for (int32_t i = 0; i < n; i++)
+		scratch[i] = (struct candidate){.value = logits[i], .id = i};
+	struct order o;
+	order_init(&o, scratch, n);
+	*token = draw(&o, s, pos);
 	return OK;
+}
+
+int32_t sampler_draw_best(const struct sampling *s, const struct candidate *best, int32_t n, uint64_t pos)
+{
+	ASSERT(n >= 1);
+	ASSERT(sampling_takes_best(s));
+	struct order o = {.n = n, .sorted = best};
+	return is_greedy(s) ? best[0].id : draw(&o, s, pos);
 }

@@ -2,57 +2,36 @@
 
 #include "base/assert.h"
 #include "engine/member.h"
-#include "engine/sampler.h"
+#include "engine/stage_state.h"
 #include "engine/wire.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define ITEMS_MAX 64        // of one batch: COORD_ITEMS_MAX and NODE_ITEMS_MAX
-#define LOGITS_ROWS_MAX 16  // rows of logits held at once: a row is 200 KB and more
-
-// The items that are being computed: those that have arrived whole.
-struct batch {
-	struct stage_item *items;
-	int32_t n_items, n;
-	struct engine_item at[ITEMS_MAX];
-	int32_t from[ITEMS_MAX]; // to item
-};
-
-struct stage_work {
-	const struct model *model;
-	struct engine *engine;       // a group's: of its first member
-	struct tensor_group *group;  // NULL: the engine is all
-	enum wire_type wire;
-	int32_t hidden_dim, vocab_size, batch_max;
-	size_t row_bytes;
-	uint64_t own_bytes; // beside the engine
-	float *hidden; // (batch_max, hidden_dim)
-	float *logits; // (LOGITS_ROWS_MAX, vocab_size), a head's
-	struct candidate *candidates; // (SAMPLER_SCRATCH(vocab_size)), a head's
-	struct batch batch; // of a group's member, from one exchange to the next
-	int32_t member, n_members;
-	uint32_t bytes[GROUP_MEMBERS_MAX]; // of the exchange that is waited in
-};
+// n_logits returns how many rows of logits a head holds at once.
+static size_t n_logits(const struct engine_config *c)
+{
+	return c->embeds_only ? 1 : LOGITS_ROWS_MAX;
+}
 
 static uint64_t own_bytes(const struct engine_config *c, const struct hparams *hp)
 {
 	uint64_t bytes = sizeof(struct stage_work) + (uint64_t)c->batch_max * (uint64_t)hp->hidden_dim * sizeof(float);
 	if (c->has_head)
-		bytes += (uint64_t)LOGITS_ROWS_MAX * (uint64_t)hp->vocab_size * sizeof(float) + SAMPLER_SCRATCH((uint64_t)hp->vocab_size) * sizeof(struct candidate);
-	return bytes;
+		bytes += n_logits(c) * (uint64_t)hp->vocab_size * sizeof(float) + SAMPLER_SCRATCH((uint64_t)hp->vocab_size) * sizeof(struct candidate);
+	return bytes + stage_head_memory(c);
 }
 
-static enum err allocate(struct stage_work *w, bool has_head, struct errmsg *em)
+static enum err allocate(struct stage_work *w, const struct engine_config *c, struct errmsg *em)
 {
 	w->hidden = malloc((size_t)w->batch_max * (size_t)w->hidden_dim * sizeof *w->hidden);
-	if (has_head) {
-		w->logits = malloc((size_t)LOGITS_ROWS_MAX * (size_t)w->vocab_size * sizeof *w->logits);
+	if (c->has_head) {
+		w->logits = malloc(n_logits(c) * (size_t)w->vocab_size * sizeof *w->logits);
 		w->candidates = malloc(SAMPLER_SCRATCH(w->vocab_size) * sizeof *w->candidates);
 	}
-	if (w->hidden == NULL || (has_head && (w->logits == NULL || w->candidates == NULL)))
+	if (w->hidden == NULL || (c->has_head && (w->logits == NULL || w->candidates == NULL)))
 		return errmsg_fail(em, ERR_NOMEM, "no memory for %d hidden states", w->batch_max);
-	return OK;
+	return stage_head_open(w, c, em);
 }
 
 static bool is_group(const struct engine_config *c)
@@ -82,8 +61,10 @@ enum err stage_work_open(const struct engine_config *c, struct stage_work **out,
 	w->own_bytes = own_bytes(c, engine_hparams(w->engine));
 	w->member = c->member;
 	w->n_members = c->split != NULL ? c->split->n_members : 1;
+	if (c->split != NULL)
+		w->split = *c->split;
 	w->row_bytes = wire_bytes(c->wire, w->hidden_dim);
-	e = allocate(w, c->has_head, em);
+	e = allocate(w, c, em);
 	if (e != OK)
 		goto fail;
 	*out = w;
@@ -97,6 +78,7 @@ void stage_work_close(struct stage_work *w)
 {
 	if (w == NULL)
 		return;
+	head_rows_close(w->head);
 	if (w->group != NULL)
 		tensor_group_close(w->group);
 	else
@@ -147,7 +129,7 @@ void stage_work_weight_stats(struct stage_work *w, struct residency_stats *out)
 		engine_weight_stats(w->engine, out);
 }
 
-static enum err decode_rows(const struct stage_work *w, const uint8_t *wire, int32_t n, float *out)
+enum err stage_decode_rows(const struct stage_work *w, const uint8_t *wire, int32_t n, float *out)
 {
 	for (int32_t i = 0; i < n; i++) {
 		enum err e = wire_decode(w->wire, wire + (size_t)i * w->row_bytes, w->hidden_dim, out + (size_t)i * (size_t)w->hidden_dim);
@@ -157,7 +139,7 @@ static enum err decode_rows(const struct stage_work *w, const uint8_t *wire, int
 	return OK;
 }
 
-static void encode_rows(const struct stage_work *w, const float *x, int32_t n, uint8_t *wire)
+void stage_encode_rows(const struct stage_work *w, const float *x, int32_t n, uint8_t *wire)
 {
 	for (int32_t i = 0; i < n; i++)
 		wire_encode(w->wire, x + (size_t)i * (size_t)w->hidden_dim, w->hidden_dim, wire + (size_t)i * w->row_bytes);
@@ -182,7 +164,7 @@ static bool take_batch(struct stage_work *w, struct stage_item *items, int32_t n
 	b->n = 0;
 	enum err e = model_check_unchanged(w->model, &em);
 	for (int32_t i = 0; i < n; i++) {
-		items[i].err = e != OK ? errmsg_fail(&items[i].em, e, "%s", em.text) : decode_rows(w, items[i].wire, items[i].n_tokens, at);
+		items[i].err = e != OK ? errmsg_fail(&items[i].em, e, "%s", em.text) : stage_decode_rows(w, items[i].wire, items[i].n_tokens, at);
 		if (e == OK && items[i].err != OK)
 			errmsg_fail(&items[i].em, items[i].err, "a hidden state arrived that is not finite or no encoding of its wire type");
 		if (items[i].err != OK)
@@ -208,8 +190,8 @@ static void settle_batch(struct stage_work *w, const struct batch *b, enum err e
 			it->err = errmsg_fail(&it->em, e, "%s", em->text);
 		else if (b->at[i].fault.err != OK)
 			it->err = engine_fault_describe(w->engine, &b->at[i].fault, &it->em);
-		else
-			encode_rows(w, b->at[i].hidden, it->n_tokens, it->wire);
+		else if (it->want == HEAD_NOTHING || w->n_head == 0)
+			stage_encode_rows(w, b->at[i].hidden, it->n_tokens, it->wire);
 	}
 }
 
@@ -221,6 +203,10 @@ void stage_work_forward(struct stage_work *w, int32_t layer_begin, int32_t layer
 		return;
 	enum err e = w->group != NULL ? tensor_group_forward_layers(w->group, layer_begin, layer_end, b.at, b.n, &em) :
 		engine_forward_layers(w->engine, layer_begin, layer_end, b.at, b.n, &em);
+	if (is_each_its_own(e)) {
+		enum err head = stage_head_run(w, &b, &em);
+		e = head != OK ? head : e;
+	}
 	settle_batch(w, &b, e, &em);
 }
 
@@ -228,13 +214,39 @@ void stage_work_forward(struct stage_work *w, int32_t layer_begin, int32_t layer
 
 size_t stage_work_part_bytes(const struct stage_work *w)
 {
-	return member_bytes_max(w->engine, w->batch_max);
+	size_t layers = member_bytes_max(w->engine, w->batch_max), head = stage_head_part_bytes(w);
+	return layers > head ? layers : head;
 }
 
 static void end_turn(struct stage_work *w, enum err e, const struct errmsg *em, struct stage_turn *out)
 {
 	settle_batch(w, &w->batch, e, em);
 	out->was_cut = !is_each_its_own(e);
+}
+
+static void note_failed(const struct stage_work *w, struct stage_turn *out)
+{
+	for (int32_t i = 0; i < w->batch.n_items; i++)
+		out->failed |= (uint64_t)(w->batch.items[i].err != OK) << i;
+}
+
+// go_to_head: the layers are done. Where tokens want logits there is one exchange more, which gives them to the first member.
+static void go_to_head(struct stage_work *w, enum err e, struct errmsg *em, uint8_t *own, struct stage_turn *out)
+{
+	if (is_each_its_own(e)) {
+		stage_head_find(w, &w->batch);
+		enum err head = w->n_head > 0 ? stage_head_contribute(w, own, out, em) : OK;
+		e = head != OK ? head : e;
+	}
+	w->is_at_head = is_each_its_own(e) && w->n_head > 0;
+	out->waits = w->is_at_head;
+	if (!w->is_at_head) {
+		end_turn(w, e, em, out);
+		return;
+	}
+	note_failed(w, out);
+	for (int32_t i = 0; i < w->batch.n; i++)
+		out->failed |= (uint64_t)(w->batch.at[i].fault.err != OK) << w->batch.from[i];
 }
 
 // compute goes as far as the next exchange.
@@ -246,11 +258,10 @@ static void compute(struct stage_work *w, uint8_t *own, struct stage_turn *out)
 	enum err e = member_compute(w->engine, &waits, &at, &em);
 	out->waits = waits;
 	if (!waits) {
-		end_turn(w, e, &em, out);
+		go_to_head(w, e, &em, own, out);
 		return;
 	}
-	for (int32_t i = 0; i < w->batch.n_items; i++)
-		out->failed |= (uint64_t)(w->batch.items[i].err != OK) << i;
+	note_failed(w, out);
 	for (int32_t i = 0; i < w->batch.n; i++)
 		out->failed |= (uint64_t)member_has_failed(w->engine, i) << w->batch.from[i];
 	for (int32_t i = 0; i < w->n_members; i++)
@@ -278,6 +289,8 @@ void stage_work_member_begin(struct stage_work *w, int32_t layer_begin, int32_t 
 {
 	struct errmsg em;
 	*out = (struct stage_turn){.was_cut = false};
+	w->is_at_head = false;
+	w->n_head = 0;
 	if (!take_batch(w, items, n, &w->batch)) {
 		out->was_cut = true;
 		return;
@@ -293,6 +306,11 @@ void stage_work_member_continue(struct stage_work *w, const uint8_t *const *part
 {
 	struct errmsg em;
 	*out = (struct stage_turn){.was_cut = false};
+	if (w->is_at_head) {
+		w->is_at_head = false;
+		end_turn(w, stage_head_join(w, parts, own, &em), &em, out);
+		return;
+	}
 	for (int32_t i = 0; i < w->n_members; i++) {
 		if (i == w->member || w->bytes[i] == 0)
 			continue;
@@ -305,80 +323,3 @@ void stage_work_member_continue(struct stage_work *w, const uint8_t *const *part
 	compute(w, own, out);
 }
 
-void stage_work_embed(struct stage_work *w, struct embed_item *items, int32_t n)
-{
-	struct errmsg em;
-	enum err changed = model_check_unchanged(w->model, &em);
-	for (int32_t i = 0; i < n; i++) {
-		struct engine_item it = {.tokens = items[i].tokens, .n_tokens = items[i].n_tokens, .pos_begin = items[i].pos, .hidden = w->hidden};
-		if (changed != OK)
-			items[i].err = errmsg_fail(&items[i].em, changed, "%s", em.text);
-		else
-			items[i].err = engine_embed(w->engine, &it, 1, &items[i].em);
-		if (items[i].err == OK)
-			encode_rows(w, w->hidden, items[i].n_tokens, items[i].wire);
-	}
-}
-
-// A row of logits on its way: whose, and whether it is the one to draw from.
-struct row {
-	struct sample_item *item;
-	bool is_last;
-};
-
-static void settle_row(struct stage_work *w, const struct row *r, const float *logits)
-{
-	struct sample_item *it = r->item;
-	if (it->err != OK)
-		return;
-	if (r->is_last && it->draw)
-		it->err = sampler_draw(&it->sampling, logits, w->vocab_size, (uint64_t)it->pos, w->candidates, &it->token);
-	else
-		for (int32_t i = 0; i < w->vocab_size && it->err == OK; i++)
-			it->err = logits[i] - logits[i] == 0 ? OK : ERR_NON_FINITE;
-	if (it->err != OK) {
-		errmsg_fail(&it->em, it->err, "logits: not finite");
-		return;
-	}
-	if (it->hash)
-		logits_hash_push(it->hash, logits, w->vocab_size);
-}
-
-static void run_rows(struct stage_work *w, const struct row *rows, int32_t n)
-{
-	struct errmsg why;
-	if (n == 0)
-		return;
-	enum err e = engine_logits(w->engine, w->hidden, n, w->logits, &why);
-	bool each_its_own = e == OK || e == ERR_NON_FINITE;
-	for (int32_t i = 0; i < n; i++) {
-		struct sample_item *it = rows[i].item;
-		if (!each_its_own && it->err == OK)
-			it->err = errmsg_fail(&it->em, e, "%s", why.text);
-		settle_row(w, &rows[i], w->logits + (size_t)i * (size_t)w->vocab_size);
-	}
-}
-
-void stage_work_sample(struct stage_work *w, struct sample_item *items, int32_t n)
-{
-	struct row rows[LOGITS_ROWS_MAX];
-	int32_t n_rows = 0, rows_max = w->batch_max < LOGITS_ROWS_MAX ? w->batch_max : LOGITS_ROWS_MAX;
-	struct errmsg em;
-	enum err changed = model_check_unchanged(w->model, &em);
-	for (int32_t i = 0; i < n; i++) {
-		items[i].err = changed == OK ? OK : errmsg_fail(&items[i].em, changed, "%s", em.text);
-		for (int32_t k = items[i].hash ? 0 : items[i].n_rows - 1; k < items[i].n_rows && items[i].err == OK; k++) {
-			if (n_rows == rows_max) {
-				run_rows(w, rows, n_rows);
-				n_rows = 0;
-			}
-			float *at = w->hidden + (size_t)n_rows * (size_t)w->hidden_dim;
-			items[i].err = decode_rows(w, items[i].wire + (size_t)k * w->row_bytes, 1, at);
-			if (items[i].err != OK)
-				errmsg_fail(&items[i].em, items[i].err, "a hidden state came back that is not finite or no encoding of its wire type");
-			else
-				rows[n_rows++] = (struct row){.item = &items[i], .is_last = k == items[i].n_rows - 1};
-		}
-	}
-	run_rows(w, rows, n_rows);
-}

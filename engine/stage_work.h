@@ -5,6 +5,7 @@
 #define HEARTH_ENGINE_STAGE_WORK_H
 
 #include "base/err.h"
+#include "base/head_reply.h"
 #include "base/sampling.h"
 #include "engine/engine.h"
 #include "engine/logits_hash.h"
@@ -19,6 +20,7 @@ struct stage_work;
 struct stage_item {
 	uint8_t *wire;  // (n_tokens rows of wire_bytes), in and out
 	int32_t slot, pos, n_tokens;
+	enum head_want want; // of its last token, after the model's last layer: `wire` gets that instead, and has room for it. Needs has_output
 	enum err err;   // out
 	struct errmsg em; // out, when err: of this item alone
 };
@@ -72,6 +74,7 @@ struct sample_item {
 	int32_t n_rows;
 	struct logits_hash *hash; // NULL, or gets the logits of every row
 	bool draw;                // from the last row
+	enum head_want want;      // what wire is instead of hidden states, of one row: what a stage sent
 	int32_t pos;              // of the token to draw
 	struct sampling sampling;
 	int32_t token;            // out

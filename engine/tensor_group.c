@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define ITEMS_MAX 64 // as of a stage
+#define ITEMS_AT_HEAD 16 // tokens whose logits are made together
 
 // A member on its thread. What it contributes lies in one of two boxes, taken in turn: others still read one while the next is filled.
 struct group_member {
@@ -20,6 +21,9 @@ struct group_member {
 	enum err err;
 	struct errmsg em;
 	uint64_t received, n_messages;
+	struct head_rows *head;    // with has_output
+	uint8_t *head_out;         // (ITEMS_AT_HEAD, what its rows give)
+	struct head_rows_item head_items[ITEMS_AT_HEAD];
 };
 
 struct tensor_group {
@@ -27,12 +31,13 @@ struct tensor_group {
 	struct tensor_split split;
 	struct pool *pool; // a thread for each member
 	struct group_member members[GROUP_MEMBERS_MAX];
-	uint64_t n_exchanges;
+	uint64_t n_exchanges, head_bytes;
 	_Atomic bool has_failed[2]; // a member gives up in an exchange with this box
 
 	// The running call.
 	int32_t layer_begin, layer_end, n_items;
 	const struct engine_item *items;
+	int32_t n_at_head;
 };
 
 static struct engine_config member_config(const struct engine_config *c, int32_t member, struct pool *pool)
@@ -42,6 +47,22 @@ static struct engine_config member_config(const struct engine_config *c, int32_t
 	own.pool = pool;
 	own.defer_weights = true;
 	return own;
+}
+
+static size_t head_out_bytes(const struct tensor_group *g, int32_t i)
+{
+	return head_reply_bytes_max(split_len(g->split.parts[i].vocab_rows));
+}
+
+static enum err open_head(struct tensor_group *g, int32_t i, struct errmsg *em)
+{
+	struct group_member *m = &g->members[i];
+	if (!g->c.has_output)
+		return OK;
+	m->head_out = malloc(ITEMS_AT_HEAD * head_out_bytes(g, i) + 1);
+	if (m->head_out == NULL)
+		return errmsg_fail(em, ERR_NOMEM, "no memory for what %d members make of the output head", (int)g->split.n_members);
+	return head_rows_open(m->engine, &m->head, em);
 }
 
 static enum err open_member(struct tensor_group *g, int32_t i, struct errmsg *em)
@@ -60,7 +81,7 @@ static enum err open_member(struct tensor_group *g, int32_t i, struct errmsg *em
 	m->hidden = malloc(hidden);
 	if (m->boxes[0] == NULL || m->boxes[1] == NULL || m->hidden == NULL)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for what %d members of a group send each other", (int)g->split.n_members);
-	return OK;
+	return open_head(g, i, em);
 }
 
 enum err tensor_group_open(const struct engine_config *c, struct tensor_group **out, struct errmsg *em)
@@ -97,9 +118,18 @@ void tensor_group_close(struct tensor_group *g)
 		free(m->boxes[0]);
 		free(m->boxes[1]);
 		free(m->hidden);
+		head_rows_close(m->head);
+		free(m->head_out);
 	}
 	pool_close(g->pool);
 	free(g);
+}
+
+// head_memory returns what a member's rows of the output head take beside its engine.
+static uint64_t head_memory(const struct engine_config *c, const struct tensor_split *split, int32_t i)
+{
+	int32_t n_rows = split_len(split->parts[i].vocab_rows);
+	return c->has_output ? head_rows_memory(c, n_rows) + ITEMS_AT_HEAD * head_reply_bytes_max(n_rows) : 0;
 }
 
 // member_size measures one member's engine.
@@ -121,7 +151,8 @@ enum err tensor_group_measure(const struct engine_config *c, struct engine_size 
 		err = member_size(c, i, one, &s, em);
 		if (err != OK)
 			break;
-		out->bytes += s.bytes + 2 * s.part_bytes + (uint64_t)c->batch_max * (uint64_t)model_hparams(c->model)->hidden_dim * sizeof(float);
+		out->bytes += s.bytes + 2 * s.part_bytes + (uint64_t)c->batch_max * (uint64_t)model_hparams(c->model)->hidden_dim * sizeof(float) +
+			head_memory(c, c->split, i);
 		out->kv_bytes += s.kv_bytes;
 		out->weight_bytes += s.weight_bytes;
 		out->weight_least += s.weight_least;
@@ -179,7 +210,8 @@ uint64_t tensor_group_bytes(const struct tensor_group *g)
 	uint64_t bytes = sizeof *g;
 	for (int32_t i = 0; i < g->split.n_members; i++) {
 		struct engine *e = g->members[i].engine;
-		bytes += engine_bytes(e) + 2 * member_bytes_max(e, g->c.batch_max) + (uint64_t)g->c.batch_max * (uint64_t)engine_hparams(e)->hidden_dim * sizeof(float);
+		bytes += engine_bytes(e) + 2 * member_bytes_max(e, g->c.batch_max) + (uint64_t)g->c.batch_max * (uint64_t)engine_hparams(e)->hidden_dim * sizeof(float) +
+			head_memory(&g->c, &g->split, i);
 	}
 	return bytes;
 }
@@ -211,7 +243,7 @@ struct engine *tensor_group_first(struct tensor_group *g)
 
 void tensor_group_stats_get(const struct tensor_group *g, struct tensor_group_stats *out)
 {
-	*out = (struct tensor_group_stats){.n_exchanges = g->n_exchanges};
+	*out = (struct tensor_group_stats){.n_exchanges = g->n_exchanges, .head_bytes = g->head_bytes};
 	for (int32_t i = 0; i < g->split.n_members; i++) {
 		out->received[i] = g->members[i].received;
 		out->n_messages[i] = g->members[i].n_messages;
@@ -328,4 +360,49 @@ enum err tensor_group_forward_layers(struct tensor_group *g, int32_t layer_begin
 		take_items(g, &g->members[i]);
 	pool_run(g->pool, run_member, g);
 	return settle(g, items, em);
+}
+
+// ---- the output head
+
+// run_head makes what a member's rows give, on its thread.
+static void run_head(void *ctx, int32_t self, int32_t n_members)
+{
+	struct tensor_group *g = ctx;
+	struct group_member *m = &g->members[self];
+	ASSERT(n_members == g->split.n_members);
+	m->err = head_rows_run(m->head, m->head_items, g->n_at_head, &m->em);
+}
+
+static enum err join_head(struct tensor_group *g, struct head_rows_item *it, int32_t at, struct errmsg *em)
+{
+	const uint8_t *parts[GROUP_MEMBERS_MAX];
+	for (int32_t i = 0; i < g->split.n_members; i++) {
+		parts[i] = g->members[i].head_items[at].out;
+		g->head_bytes += head_reply_bytes(it->want, split_len(g->split.parts[i].vocab_rows));
+	}
+	enum err err = head_reply_join(&g->split, parts, it->want, it->out, em);
+	it->err = err;
+	return err == ERR_NON_FINITE ? OK : err;
+}
+
+enum err tensor_group_head(struct tensor_group *g, struct head_rows_item *items, int32_t n, struct errmsg *em)
+{
+	enum err err = OK;
+	ASSERT(g->c.has_output);
+	for (int32_t begin = 0; begin < n && err == OK; begin += ITEMS_AT_HEAD) {
+		g->n_at_head = n - begin < ITEMS_AT_HEAD ? n - begin : ITEMS_AT_HEAD;
+		for (int32_t i = 0; i < g->split.n_members; i++) {
+			for (int32_t k = 0; k < g->n_at_head; k++) {
+				g->members[i].head_items[k] = items[begin + k];
+				g->members[i].head_items[k].out = g->members[i].head_out + (size_t)k * head_out_bytes(g, i);
+			}
+		}
+		pool_run(g->pool, run_head, g);
+		for (int32_t i = 0; i < g->split.n_members && err == OK; i++)
+			if (g->members[i].err != OK)
+				err = errmsg_fail(em, g->members[i].err, "%s", g->members[i].em.text);
+		for (int32_t k = 0; k < g->n_at_head && err == OK; k++)
+			err = join_head(g, &items[begin + k], k, em);
+	}
+	return err;
 }

@@ -6,6 +6,7 @@
 #define HEARTH_ENGINE_TENSOR_GROUP_H
 
 #include "engine/engine.h"
+#include "engine/head_rows.h"
 
 struct tensor_group;
 
@@ -14,6 +15,7 @@ struct tensor_group_stats {
 	uint64_t n_exchanges;                    // of all layers and forwards
 	uint64_t received[GROUP_MEMBERS_MAX];    // payload bytes by each member
 	uint64_t n_messages[GROUP_MEMBERS_MAX];  // received by each member
+	uint64_t head_bytes;                     // of candidates and logits, by who joins them
 };
 
 // tensor_group_open opens an engine for each member of c->split; c->member and c->pool are not looked at. A cap is parted by what each member's
@@ -29,6 +31,8 @@ uint64_t tensor_group_bytes(const struct tensor_group *g);
 void tensor_group_weight_stats(struct tensor_group *g, struct residency_stats *out);
 MUST_USE enum err tensor_group_forward_layers(struct tensor_group *g, int32_t layer_begin, int32_t layer_end, struct engine_item *items, int32_t n_items,
 	struct errmsg *em);
+// tensor_group_head makes of hidden states what travels of the whole vocabulary's logits, of what each member's rows gave (has_output). n is at most 64.
+MUST_USE enum err tensor_group_head(struct tensor_group *g, struct head_rows_item *items, int32_t n, struct errmsg *em);
 void tensor_group_stats_get(const struct tensor_group *g, struct tensor_group_stats *out);
 // tensor_group_first returns the engine of the first member: for what does not depend on the part.
 struct engine *tensor_group_first(struct tensor_group *g);

@@ -144,8 +144,9 @@ static struct tensor_split draw_any(struct rng *r, const struct split_shape *s, 
 	draw_cuts(r, split_has_lanes(mode) ? s->down_lanes : 0, n, lanes);
 	int32_t unit = s->head_dim > s->o_block ? s->head_dim / s->o_block : 1; // lanes of one head
 	draw_cuts(r, split_has_o_lanes(mode) ? s->o_lanes / unit : 0, n, o_lanes);
+	int32_t token = s->vocab_size / s->n_heads;
 	for (int32_t i = 0; i < n; i++) {
-		t.parts[i] = (struct split_part){.heads = {heads[i], heads[i + 1]}, .ffn = {ffn[i], ffn[i + 1]}, .o_rows = {o[i], o[i + 1]},
+		t.parts[i] = (struct split_part){.vocab_rows = {heads[i] * token, i + 1 == n ? s->vocab_size : heads[i + 1] * token}, .heads = {heads[i], heads[i + 1]}, .ffn = {ffn[i], ffn[i + 1]}, .o_rows = {o[i], o[i + 1]},
 			.down_rows = {down[i], down[i + 1]}, .experts = {experts[i], experts[i + 1]}};
 		if (split_has_lanes(mode))
 			t.parts[i].lanes = (struct split_range){lanes[i] * SPLIT_LANES / s->down_lanes, lanes[i + 1] * SPLIT_LANES / s->down_lanes};
