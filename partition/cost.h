@@ -202,8 +202,8 @@ size_t cost_judge_bytes(const struct cost_case *c);
 // machine never rests; in one batch where weights are, so that each is read once for all. Scratch and errors as cost_judge.
 MUST_USE enum err cost_streams(const struct cost_case *c, int32_t n_streams, struct arena *scratch, double *out);
 
-// cost_ttft is the time from the prompt's arrival until its first token is drawn, on an idle ring: chunks follow each other through the
-// stages; with more than one round one by one.
+// cost_ttft is the time from the prompt's arrival until its first token is drawn, on an idle ring, whose windows are full: chunks follow each other
+// through the stages; with more than one round one by one.
 MUST_USE enum err cost_ttft(const struct cost_case *c, int32_t n_prompt, int32_t chunk, struct arena *scratch, double *out);
 
 struct cost_closed {

@@ -6,6 +6,7 @@
 
 #define WARM_TOKENS 20
 #define ALIGNMENT 64 // of an arena's pieces
+#define IDLE_S 3600.0 // since the last answer: every window is full
 
 struct ring {
 	const struct cost_case *c;
@@ -33,7 +34,7 @@ size_t cost_judge_bytes(const struct cost_case *c)
 	return sum;
 }
 
-static enum err ring_init(struct ring *r, const struct cost_case *c, struct arena *a)
+static enum err ring_init(struct ring *r, const struct cost_case *c, double start_s, struct arena *a)
 {
 	size_t n = (size_t)c->plan->n_stages;
 	*r = (struct ring){
@@ -45,7 +46,7 @@ static enum err ring_init(struct ring *r, const struct cost_case *c, struct aren
 	if (r->runners == NULL || r->free_s == NULL || r->link_free_s == NULL)
 		return ERR_NOMEM;
 	for (int32_t i = 0; i < c->plan->n_stages; i++) {
-		enum err e = cost_runner_open(&r->runners[i], c, i, 0, a);
+		enum err e = cost_runner_open(&r->runners[i], c, i, start_s, a);
 		if (e != OK)
 			return e;
 	}
@@ -95,7 +96,7 @@ static enum err judge(const struct cost_case *c, int32_t n_streams, struct arena
 	size_t used = scratch->used;
 	struct ring r;
 	*out = (struct cost_verdict){.head_s = cost_head_s(c, n_streams)};
-	enum err e = ring_init(&r, c, scratch);
+	enum err e = ring_init(&r, c, 0, scratch);
 	double t = 0, warm = 0;
 	for (int32_t i = 0; e == OK && i < WARM_TOKENS + COST_JUDGED_TOKENS; i++) {
 		if (i == WARM_TOKENS)
@@ -163,7 +164,7 @@ enum err cost_ttft(const struct cost_case *c, int32_t n_prompt, int32_t chunk, s
 	size_t used = scratch->used;
 	struct ring r;
 	double end = 0;
-	enum err e = ring_init(&r, c, scratch);
+	enum err e = ring_init(&r, c, -IDLE_S, scratch);
 	for (int32_t pos = 0; e == OK && pos < n_prompt; pos += chunk) {
 		int32_t n = n_prompt - pos < chunk ? n_prompt - pos : chunk;
 		// With several rounds the units would be used out of their order, were two chunks on the way.

@@ -216,6 +216,25 @@ static void chunks_of_a_prompt_follow_each_other_through_the_stages(void **state
 	arena_close(&a);
 }
 
+static void a_prompt_finds_full_windows(void **state)
+{
+	(void)state;
+	struct fixture f;
+	struct arena a;
+	double ttft;
+	fixture_init(&f, 1);
+	f.shape.layer_flops = 1e8;
+	f.devices[0].cpu_flops = 1e12;
+	f.devices[0].cap_bytes = 6000000000; // 48 of 64 units
+	f.devices[0].disk_rate = 1e9;
+	add_stage(&f, 0, 8, 64);
+	assert_int_equal(arena_open(ARENA_BYTES, &a), OK);
+	assert_int_equal(cost_check(&f.c, NULL), OK);
+	assert_int_equal(cost_ttft(&f.c, 2, 2, &a, &ttft), OK); // a unit is computed in 12.5 ms and read in 125 ms
+	assert_near(ttft, 0.0125 + 16 * 0.125 + 0.0125);
+	arena_close(&a);
+}
+
 // ---- Published (published-results.md, prima.cpp's testbed A): llama.cpp on D3 alone, Llama 70B Q4_K, 42.52 GB, 10,120 ms per token.
 // The RAM has 9.7 GiB, the GPU 11 GiB, the disk reads 3.17 GB/s. Assumed: 1 GiB of the GPU for context and buffers, 365 GB/s there, 45 GB/s here.
 static void llama_cpp_reads_its_whole_cpu_part_for_each_token(void **state)
@@ -309,6 +328,7 @@ int main(void)
 		cmocka_unit_test(a_batch_reads_weights_once_and_a_prompt_is_bound_by_arithmetic),
 		cmocka_unit_test(streams_share_the_ring_until_somebody_never_rests),
 		cmocka_unit_test(chunks_of_a_prompt_follow_each_other_through_the_stages),
+		cmocka_unit_test(a_prompt_finds_full_windows),
 		cmocka_unit_test(llama_cpp_reads_its_whole_cpu_part_for_each_token),
 		cmocka_unit_test(figures_that_no_machine_has_are_refused_by_name),
 	};
