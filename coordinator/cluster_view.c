@@ -109,7 +109,13 @@ static double delay_of(const struct link_figures *f)
 	return (f->n < TRIPS_FEW && typical_us > 0 && typical_us < mean_us ? typical_us : mean_us) / 2e6;
 }
 
-// one_way makes a link of what one end knows, and of what the other end knows where that says more.
+static double least_of(const struct link_figures *f)
+{
+	return is_known(f) ? (double)f->rate_least_bps : 0;
+}
+
+// one_way makes a link of what one end knows, and of what the other end knows where that says more. A way is as fast as the one back, where only
+// that one told: of most hops something large goes one way only.
 static struct cluster_link one_way(const struct link_figures *there, const struct link_figures *back)
 {
 	const struct link_figures *f = is_known(there) ? there : back;
@@ -121,8 +127,8 @@ static struct cluster_link one_way(const struct link_figures *there, const struc
 		l.rate = (double)there->rate_bps;
 	else if (is_known(back) && back->rate_bps > 0)
 		l.rate = (double)back->rate_bps;
-	else if ((double)f->rate_least_bps > RATE_DEFAULT)
-		l.rate = (double)f->rate_least_bps;
+	else if (least_of(there) > RATE_DEFAULT || least_of(back) > RATE_DEFAULT)
+		l.rate = least_of(there) > RATE_DEFAULT ? least_of(there) : least_of(back);
 	l.rate = l.rate > RATE_MIN ? l.rate : RATE_MIN;
 	l.derived = (!is_known(there) || there->rate_bps == 0) && (!is_known(back) || back->rate_bps == 0);
 	return l;

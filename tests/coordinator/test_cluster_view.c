@@ -197,6 +197,7 @@ static void an_unknown_way_is_a_guess_and_says_so(void **state)
 	make(&f);
 	assert_true(way(0, 1)->derived && way(0, 1)->rate > 0);
 	assert_true(way(0, 2)->derived && is_near(way(0, 2)->rate, 3e9) && is_near(way(0, 2)->delay_s, 0.002));
+	assert_true(way(2, 0)->derived && is_near(way(2, 0)->rate, 3e9)); // nothing large went back
 }
 
 static void who_has_told_nothing_is_left_out_but_the_head_cannot_be(void **state)
