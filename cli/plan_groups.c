@@ -57,7 +57,7 @@ bool plan_group_fill(const struct plan_report *r, int32_t stage, struct plan_gro
 			.share = w.parts[i].bytes / all,
 			.accel_bytes = (uint64_t)(l.n_accel * r->want.params.units_per_layer * l.unit_bytes),
 			.memory_bytes = l.pinned_bytes,
-			.streamed_bytes = l.streamed_bytes,
+			.streamed_bytes = (uint64_t)((double)l.streamed_bytes * cost_streamed_share(&w.cases[i], &l, 1)),
 			.sent_bytes = out->traffic.sent[i],
 			.received_bytes = out->traffic.received[i]};
 	}

@@ -30,8 +30,8 @@ static void print_head(FILE *to, const struct plan_report *r)
 	fprintf(to, "%s: %" PRId32 " layers, %s, on %" PRId32 " machine%s; room for %" PRId32 " tokens of context\n", r->model->name, s->n_layers,
 		bytes_text((double)model_shape_total_bytes(s)).text, r->cluster->n_devices, r->cluster->n_devices > 1 ? "s" : "", r->ctx_len);
 	if (r->model->has_hparams && r->model->hp.n_experts > 0)
-		fprintf(to, "  a token uses %" PRId32 " of %" PRId32 " experts; counted are the bytes of all, so that it will be faster than said here\n",
-			r->model->hp.n_experts_used, r->model->hp.n_experts);
+		fprintf(to, "  a token uses %" PRId32 " of %" PRId32 " experts: it reads %.0f %% of a layer's bytes, a prompt's chunk those that its tokens choose, as if all were chosen as often\n",
+			r->model->hp.n_experts_used, r->model->hp.n_experts, model_shape_read_share(s, 1) * 100);
 }
 
 static void print_plan(FILE *to, const struct plan_report *r)
@@ -147,6 +147,10 @@ static void print_hidden(FILE *to, const struct plan_report *r)
 	fprintf(to, "  - %s are read from disks for each token. That takes the disks %s, of which all but %s passes while machines compute or wait for their turn.\n",
 		bytes_text(bytes).text, time_text(read_s).text, time_text(a->stall_s).text);
 	double all = (double)model_shape_total_bytes(r->want.shape);
+	if (r->want.shape->expert_share > 0) {
+		fprintf(to, "  - only experts that do not fit are read, when a token uses them: the most used stay in memory, so that it will be less than said here.\n");
+		return;
+	}
 	fprintf(to, "  - only what does not fit is read, %.0f %% of the model: it passes through windows while the rest stays in memory. A page cache would read the whole\n"
 		"    part of a machine that is too small, for every token.\n",
 		bytes / all * 100);

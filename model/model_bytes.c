@@ -26,9 +26,27 @@ static bool ends_with(struct gguf_str name, const char *end)
 	return name.len >= n && memcmp(name.data + name.len - n, end, n) == 0;
 }
 
+// is_of_experts: "blk.N.ffn_up_exps.weight", or "blk.N.ffn_up.E.weight" of expert E.
+static bool is_of_experts(struct gguf_str name)
+{
+	static const char *const parts[] = {".ffn_gate", ".ffn_up", ".ffn_down"};
+	for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+		size_t n = strlen(parts[i]);
+		for (size_t at = 0; at + n + 1 < name.len; at++) {
+			if (memcmp(name.data + at, parts[i], n) != 0)
+				continue;
+			struct gguf_str rest = {.data = name.data + at + n, .len = name.len - at - n};
+			if ((rest.len > 6 && memcmp(rest.data, "_exps.", 6) == 0) || (rest.data[0] == '.' && rest.data[1] >= '0' && rest.data[1] <= '9'))
+				return true;
+		}
+	}
+	return false;
+}
+
 static void add_to_layer(const struct gguf_tensor *t, int32_t layer, struct model_bytes *out)
 {
 	out->layers[layer] += t->bytes;
+	out->experts += is_of_experts(t->name) ? t->bytes : 0;
 	if (ends_with(t->name, ".attn_output.weight"))
 		out->o[layer] = (enum dtype)t->type;
 	if (ends_with(t->name, ".ffn_down.weight"))

@@ -11,6 +11,7 @@
 
 struct model_bytes {
 	uint64_t head;               // of the matrix that gives logits: tied embeddings count here; 0: there is none
+	uint64_t experts;            // of all layers, in matrices of experts
 	enum dtype type;             // with the most bytes
 	uint64_t layers[LAYERS_MAX]; // (n_layers) all tensors of a layer, experts too
 	enum dtype o[LAYERS_MAX], down[LAYERS_MAX]; // (n_layers) types of the products that members of a group share (base/tensor_split.h); f32 where there is none

@@ -138,6 +138,10 @@ enum err model_shape_check(const struct model_shape *s, struct errmsg *em)
 	if (e == OK)
 		e = check_bytes("model", "one hidden state on the wire", s->hop_bytes, 1, em);
 	if (e == OK)
+		e = check_number("model", "the experts' part of a layer", s->expert_share, 0, 1, "", em);
+	if (e == OK && s->expert_share > 0 && (s->n_experts_used < 1 || s->n_experts_used > s->split.n_experts))
+		e = errmsg_fail(em, ERR_RANGE, "model: a token uses %d of %d experts", s->n_experts_used, s->split.n_experts);
+	if (e == OK)
 		e = check_number("model", "arithmetic of a layer", s->layer_flops, 0, 1e18, "FLOP", em);
 	if (e == OK)
 		e = check_number("model", "arithmetic of the head", s->head_flops, 0, 1e18, "FLOP", em);
@@ -165,7 +169,8 @@ enum err model_shape_of(const struct hparams *hp, enum dtype type, enum dtype he
 		add_matrix(type, kv_dim, d, &layer) && add_matrix(type, d, q_dim, &layer) && add_matrix(type, f, d, &ffn) &&
 		add_matrix(type, f, d, &ffn) && add_matrix(type, d, f, &ffn) &&
 		add_matrix(head_type, hp->vocab_size, d, &head);
-	layer += ffn * (uint64_t)(hp->n_experts > 0 ? hp->n_experts : 1);
+	uint64_t experts = ffn * (uint64_t)hp->n_experts;
+	layer += hp->n_experts > 0 ? experts : ffn;
 	double n_ffn = hp->n_experts > 0 ? hp->n_experts_used : 1;
 	if (!ok)
 		return errmsg_fail(em, ERR_RANGE, "model: rows of %d, %d or %d values are no whole blocks of %s or %s", d, q_dim,
@@ -186,6 +191,7 @@ enum err model_shape_of(const struct hparams *hp, enum dtype type, enum dtype he
 			.ffn_dim = f,
 			.n_experts = hp->n_experts},
 		.n_experts_used = hp->n_experts_used,
+		.expert_share = (double)experts / (double)layer,
 		.type = type,
 	};
 	split_shape_add(&out->split, type, type);
@@ -199,11 +205,27 @@ void model_shape_count(struct model_shape *s, const struct model_counted *from)
 	s->bytes_of_layer = from->bytes_of_layer;
 	s->layer_bytes = 0;
 	s->split.o_block = 0; // not of one type any more
+	double sum = 0;
 	for (int32_t i = 0; i < s->n_layers; i++) {
 		split_shape_add(&s->split, from->o[i], from->down[i]);
+		sum += (double)s->bytes_of_layer[i];
 		if (s->bytes_of_layer[i] > s->layer_bytes)
 			s->layer_bytes = s->bytes_of_layer[i];
 	}
+	s->expert_share = s->split.n_experts > 0 && sum > 0 ? (double)from->expert_bytes / sum : 0;
+}
+
+double model_shape_expert_share(const struct model_shape *s, int32_t n_tokens)
+{
+	double unused = 1, one = 1 - (double)s->n_experts_used / s->split.n_experts;
+	for (int32_t n = n_tokens > 1 ? n_tokens : 1; n > 0; n /= 2, one *= one)
+		unused *= n % 2 != 0 ? one : 1;
+	return 1 - unused;
+}
+
+double model_shape_read_share(const struct model_shape *s, int32_t n_tokens)
+{
+	return s->expert_share > 0 ? 1 - s->expert_share * (1 - model_shape_expert_share(s, n_tokens)) : 1;
 }
 
 uint64_t model_shape_layer_bytes(const struct model_shape *s, int32_t layer)

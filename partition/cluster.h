@@ -77,7 +77,9 @@ struct model_shape {
 	enum dtype type;                // of most weights: chooses cpu_rate_of
 	// How members of a group may share a layer; of groups only
 	struct split_shape split; // n_heads 0: not known
+	// Of a model with experts, of which split.n_experts says how many a layer has
 	int32_t n_experts_used;   // by a token
+	double expert_share;      // of a layer's bytes, in experts; 0: it has none
 };
 
 struct hparams;
@@ -86,8 +88,8 @@ struct hparams;
 MUST_USE enum err cluster_check(const struct cluster *c, struct errmsg *em);
 // model_shape_check does the same for the model.
 MUST_USE enum err model_shape_check(const struct model_shape *s, struct errmsg *em);
-// model_shape_of computes the shape of a model whose matrices all have one weight type. With experts, bytes are those of all, arithmetic that
-// of the used ones. ERR_RANGE: a row is no whole number of blocks.
+// model_shape_of computes the shape of a model whose matrices all have one weight type. With experts, bytes are those of all (what lies in memory),
+// arithmetic that of the used ones. ERR_RANGE: a row is no whole number of blocks.
 MUST_USE enum err model_shape_of(const struct hparams *hp, enum dtype type, enum dtype head_type, uint64_t hop_bytes,
 	struct model_shape *out, struct errmsg *em);
 
@@ -95,6 +97,7 @@ MUST_USE enum err model_shape_of(const struct hparams *hp, enum dtype type, enum
 struct model_counted {
 	const uint64_t *bytes_of_layer; // (n_layers)
 	uint64_t head_bytes;
+	uint64_t expert_bytes;          // of all layers' bytes, in experts
 	enum dtype type;
 	const enum dtype *o, *down; // (n_layers)
 };
@@ -104,6 +107,10 @@ void model_shape_count(struct model_shape *s, const struct model_counted *from);
 
 uint64_t model_shape_layer_bytes(const struct model_shape *s, int32_t layer);
 uint64_t model_shape_total_bytes(const struct model_shape *s); // layers and head
+// model_shape_expert_share is the part of a layer's experts that a batch of n tokens uses, 1 - (1 - k/E)^n of E with k used by each, as if every router chose
+// evenly: real ones choose some more often, so that a batch needs fewer. model_shape_read_share is the part of a layer's bytes that the batch reads.
+double model_shape_expert_share(const struct model_shape *s, int32_t n_tokens);
+double model_shape_read_share(const struct model_shape *s, int32_t n_tokens);
 double model_shape_layer_flops(const struct model_shape *s, int32_t layer);
 double model_shape_head_flops(const struct model_shape *s);
 

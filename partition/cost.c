@@ -71,13 +71,15 @@ static double layer_flops(const struct cost_case *c, int32_t layer, const struct
 static double work_s(
 	const struct cost_case *c, int32_t layer, int32_t parts, const struct cost_batch *b, double rate, double flops)
 {
-	double bytes = layer_bytes(c, layer) / parts;
+	double whole = layer_bytes(c, layer) / parts, bytes = whole * model_shape_read_share(c->shape, b->n_tokens);
 	double kv = kv_bytes(c) * (double)b->kv_read / parts;
 	double read_s = (bytes + kv) / rate;
 	if (b->n_tokens <= 1)
 		return read_s;
-	if (flops <= 0)
-		return read_s > b->n_tokens * (bytes / rate) ? read_s : b->n_tokens * (bytes / rate);
+	if (flops <= 0) {
+		double one_by_one_s = b->n_tokens * (whole * model_shape_read_share(c->shape, 1) / rate);
+		return read_s > one_by_one_s ? read_s : one_by_one_s;
+	}
 	double compute_s = layer_flops(c, layer, b) / parts / flops;
 	return read_s > compute_s ? read_s : compute_s;
 }
@@ -92,9 +94,20 @@ double cost_unit_s(const struct cost_case *c, const struct cluster_device *d, in
 	return work_s(c, layer, c->params.units_per_layer, b, cluster_cpu_rate(d, c->shape->type), d->cpu_flops);
 }
 
-double cost_read_s(const struct cost_case *c, const struct cluster_device *d, int32_t layer)
+// What is not experts stays first. Of the experts that do not, a batch reads those that it uses: as if each were used as often, while it is the least used
+// that do not stay.
+double cost_streamed_share(const struct cost_case *c, const struct cost_layout *l, int32_t n_tokens)
 {
-	return layer_bytes(c, layer) / c->params.units_per_layer / d->disk_rate;
+	double share = c->shape->expert_share, streamed = l->n_units > 0 ? (double)l->n_streamed / l->n_units : 0;
+	if (share <= 0)
+		return 1;
+	double used = model_shape_expert_share(c->shape, n_tokens);
+	return streamed <= share ? used : (share * used + streamed - share) / streamed;
+}
+
+double cost_read_s(const struct cost_case *c, const struct cluster_device *d, int32_t layer, const struct cost_layout *l, const struct cost_batch *b)
+{
+	return layer_bytes(c, layer) / c->params.units_per_layer / d->disk_rate * cost_streamed_share(c, l, b->n_tokens);
 }
 
 // Memory of one device, in bytes as doubles: KV of many slots may pass 2^64.
@@ -330,7 +343,7 @@ static bool is_cached(const struct cost_runner *r)
 
 void cost_runner_begin(struct cost_runner *r, double start_s)
 {
-	if (r->c->params.policy == COST_LRU && r->read_end_s < start_s)
+	if ((r->c->params.policy == COST_LRU || cost_reads_in_turn(r->c)) && r->read_end_s < start_s)
 		r->read_end_s = start_s; // nothing is read ahead of the device's turn
 	r->asked.turn_s = start_s;
 }
@@ -351,7 +364,7 @@ double cost_runner_layer(struct cost_runner *r, struct cost_round *at, const str
 		return t + layer_s;
 	}
 	double unit_s = cost_unit_s(c, d, item->layer, b);
-	double read_s = r->layout.n_streamed > 0 ? cost_read_s(c, d, item->layer) : 0;
+	double read_s = r->layout.n_streamed > 0 ? cost_read_s(c, d, item->layer, &r->layout, b) : 0;
 	for (int32_t u = 0; u < c->params.units_per_layer; u++) {
 		use->busy_s += unit_s;
 		if (is_cached(r)) {

@@ -89,6 +89,8 @@ struct cost_layout {
 	// Of a group: n_accel, unit_bytes and window are 0, the others sums over its members, pinned_bytes with those on accelerators.
 };
 
+// cost_streamed_share is the part of its streamed bytes that a stage reads for a batch of n tokens: 1, unless they are experts' and not all are used.
+double cost_streamed_share(const struct cost_case *c, const struct cost_layout *l, int32_t n_tokens);
 // cost_check refuses a case that cannot be: bad figures, layers that do not add up, a pair of neighbours without a link, a device that
 // cannot hold its part. One sentence, with the arithmetic. Every function below expects a case that passed.
 MUST_USE enum err cost_check(const struct cost_case *c, struct errmsg *em);

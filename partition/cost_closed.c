@@ -33,7 +33,7 @@ static struct visit_sums sum_visit(const struct cost_case *c, int32_t stage, con
 		v.work_s += unit_s * c->params.units_per_layer;
 		if (n == 0)
 			continue;
-		double read_s = cost_read_s(c, d, item.layer);
+		double read_s = cost_read_s(c, d, item.layer, l, &b);
 		v.unit_least_s = v.n == 0 || unit_s < v.unit_least_s ? unit_s : v.unit_least_s;
 		v.read_least_s = v.n == 0 || read_s < v.read_least_s ? read_s : v.read_least_s;
 		v.unit_s += unit_s * n;
@@ -58,7 +58,7 @@ static double visit_z(const struct cost_case *c, const struct visit_sums *v, con
 {
 	if (v->n == 0)
 		return v->work_s;
-	if (c->params.policy == COST_LRU)
+	if (c->params.policy == COST_LRU || cost_reads_in_turn(c))
 		return larger(v->work_s, v->read_s);
 	if (c->params.policy == COST_DEMAND)
 		return v->work_s + larger(0, v->read_s - v->unit_s);
@@ -190,7 +190,7 @@ void cost_closed(const struct cost_case *c, struct cost_closed *out)
 // when it has been read.
 static double least_z(const struct cost_case *c, const struct visit_sums *v, const struct cluster_device *d, int32_t window)
 {
-	if (c->params.policy == COST_LRU)
+	if (c->params.policy == COST_LRU || cost_reads_in_turn(c))
 		return larger(v->work_s, v->n * v->read_least_s);
 	if (c->params.policy == COST_DEMAND)
 		return v->work_s + larger(0, v->n * v->read_least_s - v->unit_s);
@@ -283,7 +283,7 @@ double cost_closed_corrected(const struct cost_case *c)
 	}
 	for (int32_t i = 0; i < c->plan->n_stages; i++) {
 		struct visit_span spans[COST_ROUNDS_MAX];
-		if (layouts[i].n_streamed == 0 || c->params.policy != COST_WINDOW || cost_group_of(c->plan, i))
+		if (layouts[i].n_streamed == 0 || c->params.policy != COST_WINDOW || cost_reads_in_turn(c) || cost_group_of(c->plan, i))
 			continue;
 		lay_out_token(c, i, layouts, spans);
 		for (int32_t a = 0; a < c->plan->n_rounds; a++)

@@ -60,7 +60,7 @@ void cost_crew_token(const struct cost_crew *w, const struct cost_case *c, int32
 double cost_crew_slack_s(const struct cost_crew *w, int32_t layer, const struct cost_batch *b, const double *work_s)
 {
 	const struct cost_case *c = &w->cases[0];
-	double bytes = (double)model_shape_layer_bytes(c->shape, layer), kv = (double)c->shape->kv_bytes * (double)b->kv_read;
+	double bytes = (double)model_shape_layer_bytes(c->shape, layer) * model_shape_read_share(c->shape, b->n_tokens), kv = (double)c->shape->kv_bytes * (double)b->kv_read;
 	double parts_s = 0, longest_s = 0;
 	for (int32_t k = 0; k < w->work.n_parts; k++) {
 		double part_s = 0;

@@ -52,10 +52,16 @@ struct cost_round {
 struct cost_round cost_round_begin(const struct cost_case *c, int32_t stage, const struct cost_layout *l, int32_t round);
 bool cost_round_next(struct cost_round *r, struct cost_item *out);
 
+// cost_reads_in_turn: which experts a token uses is known when it is there, so that none is read before.
+static inline bool cost_reads_in_turn(const struct cost_case *c)
+{
+	return c->shape->expert_share > 0 && c->params.policy == COST_WINDOW;
+}
+
 // Seconds of one layer on the accelerator, of one unit on the CPU, of reading one.
 double cost_accel_s(const struct cost_case *c, const struct cluster_device *d, int32_t layer, const struct cost_batch *b);
 double cost_unit_s(const struct cost_case *c, const struct cluster_device *d, int32_t layer, const struct cost_batch *b);
-double cost_read_s(const struct cost_case *c, const struct cluster_device *d, int32_t layer);
+double cost_read_s(const struct cost_case *c, const struct cluster_device *d, int32_t layer, const struct cost_layout *l, const struct cost_batch *b);
 
 // The page cache (COST_LRU_AHEAD), in cost_cache.c. cost_cache_take waits for a unit and computes it, like a streamed one; cost_cache_ask asks for
 // the units of the next round.

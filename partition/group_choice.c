@@ -46,9 +46,15 @@ static double kv_of(const struct solver *s)
 	return (double)s->w->shape->kv_bytes * (double)s->w->params.kv_read;
 }
 
+// read_of is what a token reads of a layer.
+static double read_of(const struct solver *s)
+{
+	return s->layer_mean_bytes * model_shape_read_share(s->w->shape, 1);
+}
+
 static double member_layer_s(const struct solver *s, int32_t device, int32_t n_members)
 {
-	return (s->layer_mean_bytes + kv_of(s)) / rate_of(s, device, n_members);
+	return (read_of(s) + kv_of(s)) / rate_of(s, device, n_members);
 }
 
 static struct way_figures way_of(const struct cluster *c, int32_t a, int32_t b)
@@ -233,7 +239,7 @@ static void try_forms(const struct solver *s, const struct cost_group *g, struct
 	for (int32_t k = 0; k < work.n_parts; k++) {
 		double part_s = 0;
 		for (int32_t i = 0; i < g->n_members; i++) {
-			double bytes = work.part[k][i] * s->layer_mean_bytes + (k == 0 ? work.kv[i] * kv_of(s) : 0);
+			double bytes = work.part[k][i] * read_of(s) + (k == 0 ? work.kv[i] * kv_of(s) : 0);
 			part_s = solve_most(part_s, bytes / rate_of(s, g->devices[i], g->n_members));
 		}
 		sum_s += part_s;
@@ -318,7 +324,7 @@ static void sort_sets(struct set *sets, int32_t n)
 
 int32_t group_picks(const struct solver *s, double worst_s, struct group_pick out[GROUP_PICKS_MAX], struct group_pick *best)
 {
-	struct choice c = {.s = s, .layer_bytes = s->layer_mean_bytes + kv_of(s), .worst_s = worst_s};
+	struct choice c = {.s = s, .layer_bytes = read_of(s) + kv_of(s), .worst_s = worst_s};
 	const struct split_shape *d = &s->w->shape->split;
 	struct set sets[SETS_MAX], nearest = {.ratio = INFINITY};
 	int32_t n_sets = 0, n = 0, n_of_size[GROUP_MEMBERS_MAX + 1] = {0};

@@ -126,7 +126,7 @@ enum solve_term {
 struct solve_stage_account {
 	int32_t device, n_layers, n_accel; // layers on the accelerator
 	int32_t n_streamed, n_units;       // units of its CPU layers
-	uint64_t accel_bytes, pinned_bytes, streamed_bytes;
+	uint64_t accel_bytes, pinned_bytes, streamed_bytes; // streamed: read for a token, of experts those that it uses
 	uint64_t window_bytes;
 	double overflow_s; // x_m: reading once what does not fit
 	double busy_s, stall_s, read_s; // per token, by the judge

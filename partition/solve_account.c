@@ -12,6 +12,7 @@ static void account_stage(const struct cost_case *c, int32_t stage, const struct
 	struct cost_layout l;
 	if (cost_layout_of(c, stage, &l, NULL) != OK)
 		return;
+	double read_share = cost_streamed_share(c, &l, 1);
 	int32_t n_over = l.n_units > l.n_slots ? (int32_t)(l.n_units - l.n_slots) : 0, k = p->n_rounds;
 	int32_t next = stage + 1 < p->n_stages ? p->stages[stage + 1].device : p->stages[0].device;
 	int32_t n_closing = stage + 1 < p->n_stages ? k : k - 1;
@@ -22,9 +23,9 @@ static void account_stage(const struct cost_case *c, int32_t stage, const struct
 		.n_units = l.n_units,
 		.accel_bytes = (uint64_t)l.n_accel * c->shape->layer_bytes,
 		.pinned_bytes = l.pinned_bytes,
-		.streamed_bytes = l.streamed_bytes,
+		.streamed_bytes = (uint64_t)((double)l.streamed_bytes * read_share),
 		.window_bytes = (uint64_t)(l.window * l.unit_bytes),
-		.overflow_s = n_over > 0 && d->disk_rate > 0 ? n_over * l.unit_bytes / d->disk_rate : 0,
+		.overflow_s = n_over > 0 && d->disk_rate > 0 ? n_over * l.unit_bytes / d->disk_rate * read_share : 0,
 		.busy_s = share->busy_s,
 		.stall_s = share->stall_s,
 		.read_s = share->read_s,

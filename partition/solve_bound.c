@@ -31,7 +31,8 @@ static double bound_rounds(struct solver *s, int32_t n_rounds, struct solve_foun
 // bound_prompt is what reading all weights once takes where they are read fastest: each chunk does it.
 static double bound_prompt(const struct solver *s)
 {
-	double rate = 0, layers = s->layer_mean_bytes * s->n_layers;
+	int32_t n = s->goal.n_prompt < s->goal.chunk ? s->goal.n_prompt : s->goal.chunk;
+	double rate = 0, layers = s->layer_mean_bytes * s->n_layers * model_shape_read_share(s->w->shape, n);
 	for (int32_t i = 0; i < s->n_seats; i++) {
 		const struct cluster_device *d = &s->w->cluster->devices[s->seats[i].device];
 		rate = solve_most(rate, cluster_cpu_rate(d, s->w->shape->type));

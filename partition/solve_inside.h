@@ -21,7 +21,7 @@ struct solve_seat {
 	double visit_s;
 	double in_s, out_s; // hop: sum of the sender's out_s and the receiver's in_s, where hops are such sums; else bounds from below
 	double in_mean_s, out_mean_s; // what the rule for many devices goes by
-	double prefill_unit_s, prefill_accel_s; // of one chunk
+	double prefill_unit_s, prefill_accel_s, prefill_read_s; // of one chunk
 };
 
 // Where l layers of a seat lie.

@@ -51,8 +51,9 @@ static double chunk_s(const struct solver *s, double bytes, double rate, double 
 		return 0;
 	int32_t n = g->n_prompt < g->chunk ? g->n_prompt : g->chunk;
 	double positions = g->n_prompt / 2.0, kv = (double)s->w->shape->kv_bytes * positions;
-	double work = n * (model_shape_layer_flops(s->w->shape, 0) + positions * s->w->shape->attn_flops);
-	double read_s = layer_s(bytes, kv, rate), work_s = flops > 0 ? work / flops : n * (bytes / rate);
+	double whole = bytes, work = n * (model_shape_layer_flops(s->w->shape, 0) + positions * s->w->shape->attn_flops);
+	bytes = whole * model_shape_read_share(s->w->shape, n);
+	double read_s = layer_s(bytes, kv, rate), work_s = flops > 0 ? work / flops : n * (whole * model_shape_read_share(s->w->shape, 1) / rate);
 	return n > 1 && work_s > read_s ? work_s : read_s;
 }
 
@@ -61,15 +62,18 @@ static void put_figures(const struct solver *s, struct solve_seat *m, double lea
 	const struct cluster_device *d = &s->w->cluster->devices[m->device];
 	const struct solve_limit *limit = limit_of(s->w, m->device);
 	double units = s->w->params.units_per_layer, cpu = cluster_cpu_rate(d, s->w->shape->type), mean = s->layer_mean_bytes;
-	double kv = (double)s->w->shape->kv_bytes * (double)s->w->params.kv_read;
+	double kv = (double)s->w->shape->kv_bytes * (double)s->w->params.kv_read, share = model_shape_read_share(s->w->shape, 1);
+	double used = s->w->shape->expert_share > 0 ? model_shape_expert_share(s->w->shape, 1) : 1; // of what is streamed, at least
+	int32_t n_chunk = s->goal.n_prompt < s->goal.chunk ? s->goal.n_prompt : s->goal.chunk;
 	m->layers_min = limit->layers_min;
 	m->layers_max = limit->layers_max < s->n_layers ? limit->layers_max : s->n_layers;
 	m->is_trusted = limit->is_trusted;
-	m->unit_s = layer_s(mean, kv, cpu) / units;
-	m->unit_least_s = layer_s(least_bytes, kv, cpu) / units;
-	m->accel_s = d->accel_bytes > 0 ? layer_s(mean, kv, d->accel_rate) : 0;
-	m->read_s = d->disk_rate > 0 ? mean / units / d->disk_rate : 0;
-	m->read_least_s = d->disk_rate > 0 ? least_bytes / units / d->disk_rate : 0;
+	m->unit_s = layer_s(mean * share, kv, cpu) / units;
+	m->unit_least_s = layer_s(least_bytes * share, kv, cpu) / units;
+	m->accel_s = d->accel_bytes > 0 ? layer_s(mean * share, kv, d->accel_rate) : 0;
+	m->read_s = d->disk_rate > 0 ? mean / units / d->disk_rate * used : 0;
+	m->read_least_s = d->disk_rate > 0 ? least_bytes / units / d->disk_rate * used : 0;
+	m->prefill_read_s = s->w->shape->expert_share > 0 ? m->read_s / used * model_shape_expert_share(s->w->shape, n_chunk) : m->read_s;
 	m->visit_s = d->visit_s;
 	m->prefill_unit_s = chunk_s(s, mean, cpu, d->cpu_flops) / units;
 	m->prefill_accel_s = d->accel_bytes > 0 ? chunk_s(s, mean, d->accel_rate, d->accel_flops) : 0;

@@ -39,11 +39,21 @@ struct visit {
 	int32_t n_accel, n_units, n_streamed;
 };
 
-static double visit_s(const struct solve_seat *m, const struct visit *v, int32_t window, enum solve_costs costs, bool is_lru)
+// What a device cannot read before its turn: nothing of what it streams, what a page cache evicted, which experts are used.
+enum turn_reads { READS_AHEAD, READS_ALL, READS_USED };
+
+static enum turn_reads reads_of(const struct solver *s)
+{
+	return s->w->params.policy == COST_LRU ? READS_ALL : s->w->shape->expert_share > 0 ? READS_USED : READS_AHEAD;
+}
+
+static double visit_s(const struct solve_seat *m, const struct visit *v, int32_t window, enum solve_costs costs, enum turn_reads reads)
 {
 	double work_s = m->visit_s + v->n_accel * m->accel_s + v->n_units * m->unit_s;
-	if (is_lru)
+	if (reads == READS_ALL)
 		return solve_most(work_s, v->n_streamed * m->read_least_s);
+	if (reads == READS_USED)
+		return solve_most(work_s, v->n_streamed * (costs == SOLVE_BOUND ? m->read_least_s : m->read_s));
 	if (v->n_streamed <= window)
 		return work_s;
 	if (costs == SOLVE_BOUND) // the first unit beyond the window is read when the first has been computed
@@ -56,10 +66,10 @@ static double visit_s(const struct solve_seat *m, const struct visit *v, int32_t
 static double work_least_s(const struct solver *s, const struct solve_seat *m, const struct solve_layout *at, int32_t n_rounds)
 {
 	double mean = s->layer_mean_bytes, units = s->w->params.units_per_layer;
-	double kv = (double)s->w->shape->kv_bytes * (double)s->w->params.kv_read;
+	double kv = (double)s->w->shape->kv_bytes * (double)s->w->params.kv_read, share = model_shape_read_share(s->w->shape, 1);
 	int32_t n_cpu = at->n_units / s->w->params.units_per_layer;
-	double accel = (s->bytes_least[at->n_accel] + at->n_accel * kv) / (mean + kv) * m->accel_s;
-	double cpu = (s->bytes_least[n_cpu] + n_cpu * kv) / (mean + kv) * units * m->unit_s;
+	double accel = (share * s->bytes_least[at->n_accel] + at->n_accel * kv) / (share * mean + kv) * m->accel_s;
+	double cpu = (share * s->bytes_least[n_cpu] + n_cpu * kv) / (share * mean + kv) * units * m->unit_s;
 	return n_rounds * m->visit_s + accel + cpu;
 }
 
@@ -69,10 +79,19 @@ double solve_visits_s(
 	const struct solve_seat *m = &s->seats[seat];
 	const struct solve_layout *at = layout_of(s, seat, l);
 	int32_t units = s->w->params.units_per_layer, window = at->n_slots - (at->n_units - n_streamed);
-	bool is_lru = s->w->params.policy == COST_LRU;
+	enum turn_reads reads = reads_of(s);
+	struct solve_seat other; // that reads more for each unit: what is not experts is streamed too
+	double share = s->w->shape->expert_share, over = n_streamed - share * at->n_units;
+	if (share > 0 && over > 0) {
+		double used = model_shape_expert_share(s->w->shape, 1), more = (share * at->n_units * used + over) / (n_streamed * used);
+		other = *m;
+		other.read_s *= more;
+		other.read_least_s *= more;
+		m = &other;
+	}
 	if (costs == SOLVE_PREFILL) {
 		double work_s = n_rounds * m->visit_s + at->n_accel * m->prefill_accel_s + at->n_units * m->prefill_unit_s;
-		return solve_most(work_s, n_streamed * m->read_s);
+		return solve_most(work_s, n_streamed * m->prefill_read_s);
 	}
 	double least_s = costs == SOLVE_BOUND && s->bytes_least ? work_least_s(s, m, at, n_rounds) : 0;
 	if (n_streamed == 0)
@@ -91,7 +110,7 @@ double solve_visits_s(
 		until.n_units = (layer - until.n_accel) * units;
 		until.n_streamed = (int32_t)((int64_t)until.n_units * n_streamed / at->n_units);
 		struct visit v = {until.n_accel - before.n_accel, until.n_units - before.n_units, until.n_streamed - before.n_streamed};
-		sum_s += visit_s(m, &v, window, costs, is_lru);
+		sum_s += visit_s(m, &v, window, costs, reads);
 		before = until;
 	}
 	return solve_most(sum_s, least_s);
@@ -115,7 +134,8 @@ static double choose_streams(
 {
 	int32_t tries[] = {least, least + (most - least) / 2, most - 2, most - 1, most};
 	double best_s = INFINITY;
-	for (int32_t i = q->costs == SOLVE_BOUND ? (int32_t)ARRAY_LEN(tries) - 1 : 0; i < (int32_t)ARRAY_LEN(tries); i++) {
+	bool grows = reads_of(s) == READS_USED; // nothing is won by a larger window then
+	for (int32_t i = q->costs == SOLVE_BOUND && !grows ? (int32_t)ARRAY_LEN(tries) - 1 : 0; i < (grows ? 1 : (int32_t)ARRAY_LEN(tries)); i++) {
 		if (tries[i] < least)
 			continue;
 		double t = solve_visits_s(s, q->n_rounds, q->costs, seat, l, tries[i]);

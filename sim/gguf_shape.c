@@ -20,6 +20,6 @@ enum err gguf_shape_layers(const struct gguf *g, uint64_t *bytes, struct model_s
 	if (of.head == 0)
 		return errmsg_fail(em, ERR_NOT_FOUND, "no output head");
 	memcpy(bytes, of.layers, (size_t)s->n_layers * sizeof *bytes);
-	model_shape_count(s, &(struct model_counted){bytes, of.head, of.type, of.o, of.down});
+	model_shape_count(s, &(struct model_counted){bytes, of.head, of.experts, of.type, of.o, of.down});
 	return OK;
 }

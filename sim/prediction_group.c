@@ -46,8 +46,8 @@ static double part_s(const struct group *g, int32_t member, int32_t layer, const
 	double kv = (double)s->shape.kv_bytes * (double)b->kv_read * share;
 	bool accel = d->accel_bytes > 0;
 	double rate = accel ? d->accel_rate : cluster_cpu_rate(d, s->shape.type), flops = accel ? d->accel_flops : d->cpu_flops;
-	double read = (bytes + kv) / rate, work = b->n_tokens * model_shape_layer_flops(&s->shape, layer) * share;
-	double compute = b->n_tokens <= 1 ? 0 : flops > 0 ? work / flops : b->n_tokens * (bytes / rate);
+	double read = (bytes * model_shape_read_share(&s->shape, b->n_tokens) + kv) / rate, work = b->n_tokens * model_shape_layer_flops(&s->shape, layer) * share;
+	double compute = b->n_tokens <= 1 ? 0 : flops > 0 ? work / flops : b->n_tokens * (bytes * model_shape_read_share(&s->shape, 1) / rate);
 	return (read > compute ? read : compute) + d->visit_s;
 }
 

@@ -65,7 +65,7 @@ static double seconds_per_byte(const struct cluster_device *d, enum dtype type)
 static void fill_machine(const struct scenario *s, int32_t device, struct sim_machine *m)
 {
 	const struct cluster_device *d = &s->devices[device];
-	double byte_s = seconds_per_byte(d, s->shape.type), layer_s = (double)s->shape.layer_bytes * byte_s;
+	double byte_s = seconds_per_byte(d, s->shape.type), whole_s = (double)s->shape.layer_bytes * byte_s, layer_s = whole_s * model_shape_read_share(&s->shape, 1);
 	double flops = d->accel_flops > 0 ? d->accel_flops : d->cpu_flops;
 	m->is_enrolled = true;
 	m->layers_max = s->swarm.hold[device];
@@ -74,7 +74,7 @@ static void fill_machine(const struct scenario *s, int32_t device, struct sim_ma
 		.layer_ns = quantity_ns(layer_s),
 		.token_layer_ns = quantity_ns(flops > 0 ? model_shape_layer_flops(&s->shape, 0) / flops : layer_s),
 		.head_ns = quantity_ns((double)s->shape.head_bytes * byte_s),
-		.load_layer_ns = quantity_ns(d->disk_rate > 0 ? (double)s->shape.layer_bytes / d->disk_rate : layer_s),
+		.load_layer_ns = quantity_ns(d->disk_rate > 0 ? (double)s->shape.layer_bytes / d->disk_rate : whole_s),
 		.store_ns = STORE_NS,
 	};
 }

@@ -11,7 +11,7 @@
 static void fill_machine(const struct scenario *s, int32_t device, struct sim_machine *m)
 {
 	const struct cluster_device *d = &s->devices[device];
-	double rate = cluster_cpu_rate(d, s->shape.type), layer_s = (double)s->shape.layer_bytes / rate;
+	double rate = cluster_cpu_rate(d, s->shape.type), layer_s = (double)s->shape.layer_bytes * model_shape_read_share(&s->shape, 1) / rate;
 	m->is_enrolled = true;
 	memcpy(m->name, d->name, NAME_CAP);
 	m->speed = (struct sim_speed){

@@ -149,7 +149,8 @@ static enum err read_shape(struct coord_planner *pl, struct errmsg *em)
 	model_bytes_of(model_gguf(pl->p.model), hp->n_layers, &pl->bytes);
 	enum err e = model_shape_of(hp, DTYPE_F32, DTYPE_F32, wire_bytes(pl->p.config->wire, hp->hidden_dim), &pl->shape, em);
 	if (e == OK)
-		model_shape_count(&pl->shape, &(struct model_counted){pl->bytes.layers, pl->bytes.head, pl->bytes.type, pl->bytes.o, pl->bytes.down});
+		model_shape_count(&pl->shape, &(struct model_counted){pl->bytes.layers, pl->bytes.head, pl->bytes.experts, pl->bytes.type, pl->bytes.o,
+			pl->bytes.down});
 	return e;
 }
 

@@ -33,8 +33,13 @@ static void every_tensor_counts_for_its_layer(void **state)
 	gguf_build_tensor(&b, "blk.11.attn_q.weight", DTYPE_F32, 8, 2); // beyond the layers
 	gguf_build_tensor(&b, "blk.3.attn_output.weight", DTYPE_Q8_0, 32, 1);
 	gguf_build_tensor(&b, "blk.4.ffn_down.weight", DTYPE_Q4_0, 32, 1);
+	gguf_build_tensor(&b, "blk.5.ffn_gate_exps.weight", DTYPE_F16, 8, 5);
+	gguf_build_tensor(&b, "blk.5.ffn_gate_inp.weight", DTYPE_F16, 8, 7); // the router
+	gguf_build_tensor(&b, "blk.6.ffn_down.17.weight", DTYPE_F16, 8, 4);
 	gguf_build_tensor(&b, "output.weight", DTYPE_F16, 8, 3);
 	struct model_bytes m = count(&b, 11);
+	assert_int_equal(m.experts, (5 + 4) * 8 * 2);
+	assert_int_equal(m.layers[5], (5 + 7) * 8 * 2);
 	assert_int_equal(m.layers[0], 8 * 3 * 4);
 	assert_int_equal(m.layers[1], 0);
 	assert_int_equal(m.layers[10], 8 * 40 * 2);

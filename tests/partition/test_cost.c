@@ -171,6 +171,74 @@ static void a_batch_reads_weights_once_and_a_prompt_is_bound_by_arithmetic(void 
 	assert_near(cost_runner_visit(&r, 0, 7, &four, &use), 7 + 4 * 0.8);
 }
 
+// fixture_experts: nine tenths of each layer are 16 experts, of which a token uses 4.
+static void fixture_experts(struct fixture *f)
+{
+	f->shape.expert_share = 0.9;
+	f->shape.n_experts_used = 4;
+	f->shape.split.n_experts = 16;
+}
+
+static void of_experts_a_batch_reads_those_that_it_uses(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_init(&f, 1);
+	fixture_experts(&f);
+	add_stage(&f, 0, 8, 0);
+	assert_near(judge(&f).token_s, 8 * (0.1 + 0.9 / 4) / 10); // layers of 1 GB at 10 GB/s
+	assert_near(model_shape_expert_share(&f.shape, 1), 0.25);
+	assert_near(model_shape_expert_share(&f.shape, 2), 1 - 0.75 * 0.75);
+	assert_near(model_shape_expert_share(&f.shape, 7), 1 - 0.75 * 0.75 * 0.75 * 0.75 * 0.75 * 0.75 * 0.75);
+	assert_near(model_shape_read_share(&f.shape, 4096), 1);
+	f.shape.n_experts_used = 16;
+	assert_near(judge(&f).token_s, 0.8);
+}
+
+static void experts_that_do_not_fit_are_read_when_a_token_uses_them(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_init(&f, 1);
+	fixture_experts(&f);
+	f.devices[0].disk_rate = 1e9;
+	f.devices[0].cap_bytes = 4000000000; // half of the model, of it 7.2 GB of experts
+	add_stage(&f, 0, 8, COST_STREAM_LEAST);
+	struct cost_layout l;
+	assert_int_equal(cost_layout_of(&f.c, 0, &l, NULL), OK);
+	assert_int_equal(l.n_streamed, 34); // of 64: a window has two
+	assert_near(cost_streamed_share(&f.c, &l, 1), 0.25);
+	struct cost_verdict v = judge(&f);
+	double read_s = 34 * 0.125 / 4; // the part of experts that are not here times what a token uses
+	assert_near(v.stages[0].read_s, read_s);
+	assert_true(v.token_s >= read_s && v.token_s <= read_s + 8 * 0.325 / 10);
+	// With less memory than the rest takes, that is streamed too, and read whole.
+	l.n_streamed = l.n_units;
+	assert_near(cost_streamed_share(&f.c, &l, 1), 0.9 / 4 + 0.1);
+	assert_near(cost_streamed_share(&f.c, &l, 4096), 1);
+}
+
+static void experts_are_not_read_before_the_token_is_there(void **state)
+{
+	(void)state;
+	struct fixture f;
+	fixture_init(&f, 2);
+	fixture_experts(&f);
+	f.devices[1].disk_rate = 0.1e9;
+	f.devices[1].cap_bytes = 3500000000;
+	add_stage(&f, 0, 4, 0); // during its turn the disk of the other one would have time
+	add_stage(&f, 1, 4, COST_STREAM_LEAST);
+	struct cost_verdict v = judge(&f);
+	struct cost_closed closed;
+	cost_closed(&f.c, &closed);
+	assert_true(v.token_s >= v.stages[0].busy_s + v.stages[1].read_s + v.hop_s);
+	assert_true(closed.token_s <= v.token_s * (1 + 1e-12) && closed.token_s >= v.token_s * 0.8);
+	assert_true(cost_bound(&f.c) <= closed.token_s * (1 + 1e-12));
+	f.shape.expert_share = 0;
+	struct cost_verdict dense = judge(&f);
+	assert_true(dense.token_s < dense.stages[0].busy_s + dense.stages[1].read_s + dense.hop_s);
+}
+
 static void streams_share_the_ring_until_somebody_never_rests(void **state)
 {
 	(void)state;
@@ -300,6 +368,8 @@ static void figures_that_no_machine_has_are_refused_by_name(void **state)
 	BROKEN(f.links[2].delay_s = NAN, "link delay is nan");
 	BROKEN(f.shape.n_layers = 0, "0 layers");
 	BROKEN(f.shape.layer_bytes = 0, "a layer is 0 bytes");
+	BROKEN((f.shape.expert_share = 0.5, f.shape.split.n_experts = 4, f.shape.n_experts_used = 5), "a token uses 5 of 4 experts");
+	BROKEN(f.shape.expert_share = 1.5, "the experts' part of a layer");
 	BROKEN(f.shape.hop_bytes = 0, "hidden state on the wire is 0 bytes");
 	BROKEN(f.plan.stages[1].n_layers = 5, "2 stages hold 9 layers, the model has 8");
 	BROKEN(f.plan.stages[1].device = 0, "m0 is in the ring twice");
@@ -326,6 +396,9 @@ int main(void)
 		cmocka_unit_test(reading_hides_behind_what_others_compute),
 		cmocka_unit_test(the_page_cache_reads_everything_for_one_unit_too_many),
 		cmocka_unit_test(a_batch_reads_weights_once_and_a_prompt_is_bound_by_arithmetic),
+		cmocka_unit_test(of_experts_a_batch_reads_those_that_it_uses),
+		cmocka_unit_test(experts_that_do_not_fit_are_read_when_a_token_uses_them),
+		cmocka_unit_test(experts_are_not_read_before_the_token_is_there),
 		cmocka_unit_test(streams_share_the_ring_until_somebody_never_rests),
 		cmocka_unit_test(chunks_of_a_prompt_follow_each_other_through_the_stages),
 		cmocka_unit_test(a_prompt_finds_full_windows),

@@ -31,6 +31,7 @@ struct actor {
 	int64_t started, done, computed;
 	bool reading;
 	double visit_s;
+	int64_t started_max; // with experts: those of the visit under way
 };
 
 struct events {
@@ -81,7 +82,7 @@ static double hop(const struct fixture *f, int32_t from, int32_t to)
 static void start_read(struct events *s, int32_t stage, double t)
 {
 	struct actor *a = &s->actors[stage];
-	if (a->n_streamed == 0 || a->reading || a->started - a->computed >= a->window)
+	if (a->n_streamed == 0 || a->reading || a->started - a->computed >= a->window || (s->f->shape.expert_share > 0 && a->started >= a->started_max))
 		return;
 	a->reading = true;
 	push(s, t + a->reads[a->started++ % a->n_streamed], EVENT_READ, stage);
@@ -122,6 +123,10 @@ static void handle(struct events *s, const struct event *e)
 	struct actor *a = &s->actors[e->stage];
 	switch (e->kind) {
 	case EVENT_ARRIVE:
+		a->started_max = a->computed; // a token has come: its experts are known
+		for (int32_t i = a->first[s->round]; i < a->first[s->round + 1]; i++)
+			a->started_max += a->items[i].streamed;
+		start_read(s, e->stage, e->t);
 		push(s, e->t + a->visit_s, EVENT_BEGIN, e->stage);
 		break;
 	case EVENT_BEGIN:
@@ -165,6 +170,8 @@ static void build_actor(const struct fixture *f, int32_t stage, struct actor *a)
 		.window = n > 0 ? (int32_t)(Q - (N - n)) : 0,
 		.visit_s = d->visit_s};
 	int32_t n_items = 0, n_reads = 0, cpu = 0;
+	double used = f->shape.expert_share > 0 ? (double)f->shape.n_experts_used / f->shape.split.n_experts : 1, e = f->shape.expert_share;
+	double read = 1 - e * (1 - used), missed = n > e * N && N > 0 ? (e * used + (double)n / N - e) / ((double)n / N) : used;
 	for (int32_t r = 0, layer = 0; r < k; r++) {
 		a->first[r] = n_items;
 		for (int32_t m = 0; m < f->plan.n_stages; m++) {
@@ -174,15 +181,15 @@ static void build_actor(const struct fixture *f, int32_t stage, struct actor *a)
 					continue;
 				double bytes = f->shape.bytes_of_layer ? (double)f->shape.bytes_of_layer[layer] : b;
 				if ((int64_t)(i + 1) * g / l > (int64_t)i * g / l) {
-					a->items[n_items++] = (struct item){.compute_s = (bytes + v) / d->accel_rate};
+					a->items[n_items++] = (struct item){.compute_s = (bytes * read + v) / d->accel_rate};
 					continue;
 				}
 				for (int32_t u = 0; u < U; u++, cpu++) {
 					bool streamed = (int64_t)(cpu + 1) * n / N > (int64_t)cpu * n / N;
 					a->items[n_items] = (struct item){
-						.compute_s = (bytes / U + v / U) / d->cpu_rate, .streamed = streamed};
+						.compute_s = (bytes / U * read + v / U) / d->cpu_rate, .streamed = streamed};
 					if (streamed)
-						a->reads[n_reads++] = bytes / U / d->disk_rate;
+						a->reads[n_reads++] = bytes / U / d->disk_rate * (e > 0 ? missed : 1);
 					n_items++;
 				}
 			}
@@ -310,6 +317,37 @@ static void the_judge_equals_a_simulation_by_events(void **state)
 	assert_true(n_accel > 300);
 }
 
+static void with_experts_too(void **state)
+{
+	(void)state;
+	struct rng r;
+	struct fixture f;
+	int32_t n_judged = 0, n_streaming = 0;
+	rng_init(&r, 3);
+	while (n_judged < 800) {
+		if (!draw_case(&r, &f, 4 + (int32_t)rng_below(&r, 20), 1, rng_below(&r, 2)))
+			continue;
+		f.shape.split.n_experts = 1 + (int32_t)rng_below(&r, 128);
+		f.shape.n_experts_used = 1 + (int32_t)rng_below(&r, (uint64_t)f.shape.split.n_experts);
+		f.shape.expert_share = between(&r, 0.3, 0.99);
+		struct cost_verdict v = judge(&f);
+		struct cost_closed closed;
+		cost_closed(&f.c, &closed);
+		double want = by_events(&f);
+		if (fabs(v.token_s - want) > 1e-12 * want)
+			fail_msg("case %d: judge %.17g, events %.17g", n_judged, v.token_s, want);
+		assert_true(cost_bound(&f.c) <= v.token_s * (1 + 1e-9));
+		assert_true(closed.token_s <= v.token_s * (1 + 1e-9));
+		n_judged++;
+		for (int32_t i = 0; i < f.plan.n_stages; i++) {
+			struct cost_layout l;
+			assert_int_equal(cost_layout_of(&f.c, i, &l, NULL), OK);
+			n_streaming += l.n_streamed > 0;
+		}
+	}
+	assert_true(n_streaming > 250);
+}
+
 static int compare_doubles(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -405,6 +443,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_judge_equals_a_simulation_by_events),
+		cmocka_unit_test(with_experts_too),
 		cmocka_unit_test(the_closed_form_is_within_its_tolerances),
 		cmocka_unit_test(the_bound_is_never_above_the_judge),
 		cmocka_unit_test(streams_are_chosen_no_worse_than_the_fewest),

@@ -63,15 +63,25 @@ static void compare_one(struct world *w, int32_t number, bool loud, struct tally
 	}
 }
 
-static void compare(uint64_t seed, int32_t n, bool equal_layers, bool loud, struct tally *t)
+static void compare_of(uint64_t seed, int32_t n, bool equal_layers, bool experts, bool loud, struct tally *t)
 {
 	static struct world w;
 	struct rng r;
 	rng_init(&r, seed);
 	for (int32_t i = 0; t->n < n; i++) {
 		draw_world(&r, &w, equal_layers);
+		if (experts) {
+			w.shape.split.n_experts = 8 << rng_below(&r, 5);
+			w.shape.n_experts_used = 1 + (int32_t)rng_below(&r, 8);
+			w.shape.expert_share = draw(&r, 0.5, 0.98);
+		}
 		compare_one(&w, i, loud, t);
 	}
+}
+
+static void compare(uint64_t seed, int32_t n, bool equal_layers, bool loud, struct tally *t)
+{
+	compare_of(seed, n, equal_layers, false, loud, t);
 }
 
 static void print_tally(const char *what, const struct tally *t)
@@ -107,6 +117,17 @@ static void it_is_near_brute_force_when_layers_differ(void **state)
 	assert_true(t.worst < 0.1);
 }
 
+static void it_is_near_brute_force_with_experts(void **state)
+{
+	(void)state;
+	struct tally t = {0};
+	compare_of(3, INSTANCES / 3, true, true, true, &t);
+	print_tally("experts", &t);
+	assert_true(t.n_equal >= INSTANCES / 3 * 0.99);
+	assert_true(t.worst < 0.1);
+	assert_true(t.n_streaming > INSTANCES / 10);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1) {
@@ -121,6 +142,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(it_equals_brute_force_on_small_clusters),
 		cmocka_unit_test(it_is_near_brute_force_when_layers_differ),
+		cmocka_unit_test(it_is_near_brute_force_with_experts),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
