@@ -66,7 +66,7 @@ static bool fill_device(const struct cluster_view_member *m, enum dtype type, st
 		return false;
 	text_copy(d->name, sizeof d->name, m->name);
 	fill_rates(m, type, d);
-	d->disk_rate = (double)device_profile_disk_bps(p);
+	d->disk_rate = plausible(m->disk_bps) > 0 ? m->disk_bps : (double)device_profile_disk_bps(p);
 	d->visit_s = (double)p->visit_ns / 1e9;
 	if (d->visit_s > VISIT_MAX_S)
 		d->visit_s = VISIT_MAX_S;
@@ -208,6 +208,7 @@ static struct cluster_view_member member_of(const struct coordinator *c, int32_t
 		.buffer_bytes = 2 * (uint64_t)c->config.hop_credits * coordinator_buf_bytes(&c->config), // as much may wait in links as lies in buffers
 		.decode_bps = observed_rate_per_s(&m->decode),
 		.prefill_flops = observed_rate_per_s(&m->prefill),
+		.disk_bps = observed_rate_per_s(&m->disk),
 		.to = &m->to_node,
 		.from = &m->from_node,
 	};

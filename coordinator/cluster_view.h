@@ -23,7 +23,7 @@ struct cluster_view_member {
 	const struct device_profile *profile;
 	uint64_t buffer_bytes;                  // of frames under a plan, which its own reserve does not hold
 	double decode_bps;                      // as observed, of the model's weights; 0: nothing was observed
-	double prefill_flops;                   // likewise
+	double prefill_flops, disk_bps;         // likewise; the latter of weights read while they stream
 	const struct link_figures *to, *from;   // the coordinator's way to it, and its way back; NULL, or n 0: not known
 };
 

@@ -68,7 +68,7 @@ struct member {
 	uint64_t n_heard, n_late;   // frames on all its links; those that were late for theirs
 	struct msg_node_report report; // the last one of its process
 	struct device_profile profile; // the last one of its machine; n_threads 0: none yet
-	struct observed_rate decode, prefill; // bytes and FLOP that it really does
+	struct observed_rate decode, prefill, disk; // bytes, FLOP, and bytes read that it really does
 	struct link_stats stats;        // of its data links
 	struct link_figures to_node, from_node; // the coordinator's way to it, by them, and its way here as it told
 	struct round_trip next_rtt; // to the next stage, by its own measure; of the plan

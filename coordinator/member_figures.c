@@ -32,6 +32,7 @@ void member_figures_on_report(struct coordinator *c, int32_t member, const struc
 	m->report = *r;
 	observed_rate_report(&m->decode, r->decode_bytes, computing_us(m, r));
 	observed_rate_report(&m->prefill, r->prefill_flop, r->prefill_us);
+	observed_rate_report(&m->disk, r->weights.read, r->weights.read_us);
 }
 
 int32_t member_layers_max(const struct coordinator *c, const struct member *m)

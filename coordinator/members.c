@@ -407,6 +407,7 @@ void members_on_hello(struct coordinator *c, int32_t member, const struct msg_he
 	m->report = (struct msg_node_report){.disk_written = 0}; // its process may be another one
 	observed_rate_begin(&m->decode);
 	observed_rate_begin(&m->prefill);
+	observed_rate_begin(&m->disk);
 	if (!h->kept)
 		m->kv_epoch.v = 0;
 	m->leaving = false;

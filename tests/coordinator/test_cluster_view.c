@@ -95,11 +95,13 @@ static void what_is_observed_counts_more_than_what_was_measured(void **state)
 	figures_init(&f);
 	f.members[1].decode_bps = 5.5e9; // of q4_k: half of what the probe found
 	f.members[1].prefill_flops = 7e10;
+	f.members[1].disk_bps = 3e8; // others use it, too
 	make(&f);
 	assert_true(is_near(view.devices[1].cpu_rate, 5.5e9));
 	assert_true(is_near(cluster_cpu_rate(&view.devices[1], DTYPE_Q4_K), 5.5e9));
 	assert_true(is_near(cluster_cpu_rate(&view.devices[1], DTYPE_Q6_K), 11e9)); // slowed alike
 	assert_true(is_near(view.devices[1].cpu_flops, 7e10));
+	assert_true(is_near(view.devices[1].disk_rate, 3e8));
 }
 
 static void an_observation_that_no_machine_can_have_is_not_believed(void **state)
@@ -109,8 +111,9 @@ static void an_observation_that_no_machine_can_have_is_not_believed(void **state
 	struct figures f;
 	figures_init(&f);
 	for (size_t i = 0; i < ARRAY_LEN(lies); i++) {
-		f.members[1].decode_bps = f.members[1].prefill_flops = lies[i];
+		f.members[1].decode_bps = f.members[1].prefill_flops = f.members[1].disk_bps = lies[i];
 		make(&f); // cluster_check takes it
+		assert_true(is_near(view.devices[1].disk_rate, 5e8));
 		assert_true(is_near(view.devices[1].cpu_rate, 11e9) && is_near(view.devices[1].cpu_flops, 1e11));
 	}
 	f.members[1].decode_bps = 1; // as slow as can be said: other types may be below that
@@ -313,10 +316,13 @@ static void what_a_member_does_replaces_what_was_measured_of_it(void **state)
 		m.u.node_report.decode_bytes = i * 6 * GB;
 		m.u.node_report.n_visits = i * 20; // which cost 50 us each, and are no computing
 		m.u.node_report.decode_us = i * 1001000;
+		m.u.node_report.weights.reader = 1;
+		m.u.node_report.weights.read = i * GB;
+		m.u.node_report.weights.read_us = i * 800000;
 		message(&h, h.control[1], &m);
 	}
 	assert_int_equal(coordinator_view(h.c, DTYPE_Q4_K, &view, &em), OK);
-	assert_true(is_near(view.devices[1].cpu_rate, 6e9));
+	assert_true(is_near(view.devices[1].cpu_rate, 6e9) && is_near(view.devices[1].disk_rate, 1.25e9));
 	assert_true(is_near(status(&h).members[0].decode_bps, 6e9));
 	hello(&h, 1); // another process, whose counters begin at what they are
 	m.u.node_report.decode_bytes = 900 * GB;
