@@ -182,7 +182,7 @@ static void require_kept(const struct world *w, const struct solve_result *out)
 	for (int32_t i = 0; i < p->n_groups; i++)
 		n_holders += p->groups[i].n_members - 1;
 	require(out->incumbent_s < 0 || out->value <= out->incumbent_s);
-	require(out->single < 0 || out->value <= out->single_s);
+	require(out->single < 0 || out->value <= out->single_s * (1 + 1e-9)); // of plans as fast the smaller one is taken
 	require(want->devices_max == 0 || n_holders <= want->devices_max);
 	require(p->n_stages == 1 ? p->n_rounds == 1 : p->n_rounds >= want->rounds_min);
 	require(want->rounds_max == 0 || p->n_rounds <= want->rounds_max);
