@@ -469,6 +469,15 @@ enum err engine_measure(const struct engine_config *c, struct engine_size *out, 
 	return err == OK ? OK : errmsg_prefix(em, err, "%s", model_path(c->model));
 }
 
+enum err weight_ranges_list(const struct engine_config *c, struct weight_ranges *out, struct errmsg *em)
+{
+	struct engine e = {0}; // likewise
+	enum err err = prepare(&e, c, em);
+	if (err == OK && weight_ranges_of(&e, out) != OK)
+		err = errmsg_fail(em, ERR_NOMEM, "no memory for a list of weights");
+	return err == OK ? OK : errmsg_prefix(em, err, "%s", model_path(c->model));
+}
+
 // take_slot copies what is computed and no more: pages that nobody wrote take no memory.
 static void take_slot(struct engine *e, const struct engine *from, int32_t layer, int32_t slot)
 {

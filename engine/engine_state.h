@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "engine/residency.h"
 #include "engine/unit_table.h"
+#include "engine/weight_ranges.h"
 
 #define N_ACT_KINDS 3
 #define TILE_TOKENS_MAX 8 // tokens whose attention shares reading K and V; scratch grows with it
@@ -165,6 +166,12 @@ bool engine_runs(const struct engine *e, int32_t layer_begin, int32_t layer_end)
 // engine_layer_part fills w with the part of a layer that the engine computes: matrices have its rows only.
 void engine_layer_part(const struct engine *e, int32_t layer, struct layer_weights *w);
 
+// engine_owns_head tells whether a query head, or with `is_kv` a KV head, is used by this engine.
+bool engine_owns_head(const struct engine *e, bool is_kv, int32_t head);
+// engine_list_units fills the uncut tables of units. ERR_NOMEM.
+MUST_USE enum err engine_list_units(struct engine *e);
+// weight_ranges_of lists what an engine reads of its layers, of which the config alone is prepared. ERR_NOMEM.
+MUST_USE enum err weight_ranges_of(struct engine *e, struct weight_ranges *out);
 // engine_read_vectors reads norms and biases into their places; engine_measure_weights fills the weights' part of *out.
 MUST_USE enum err engine_read_vectors(struct engine *e, struct errmsg *em);
 MUST_USE enum err engine_measure_weights(struct engine *e, struct engine_size *out, struct errmsg *em);

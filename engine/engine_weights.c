@@ -57,10 +57,9 @@ static void place_rows(struct engine *e, struct unit_run run, int32_t packed)
 	}
 }
 
-// owns_head tells whether a query head, or with `kv` a KV head, is this member's.
-static bool owns_head(const struct engine *e, bool kv, int32_t head)
+bool engine_owns_head(const struct engine *e, bool is_kv, int32_t head)
 {
-	int32_t n = kv ? e->hp.n_heads / e->hp.n_kv_heads : 1;
+	int32_t n = is_kv ? e->hp.n_heads / e->hp.n_kv_heads : 1;
 	bool owns = false;
 	for (int32_t i = head * n; i < (head + 1) * n; i++)
 		owns = owns || split_owns_head(&e->shape, e->split.mode, &e->part, i);
@@ -73,7 +72,7 @@ static enum err add_head_rows(struct engine *e, int32_t layer, const struct laye
 	int32_t n = kv ? e->hp.n_kv_heads : e->hp.n_heads, dim = e->hp.head_dim, packed = 0, end;
 	enum err err = OK;
 	for (int32_t begin = 0; begin < n && err == OK; begin = end + 1) {
-		for (end = begin; end < n && owns_head(e, kv, end); end++)
+		for (end = begin; end < n && engine_owns_head(e, kv, end); end++)
 			;
 		if (begin == end)
 			continue;
@@ -216,6 +215,12 @@ static int32_t experts_least(const struct engine *e)
 {
 	int32_t least = 2 * e->hp.n_experts_used, own = split_len(e->part.experts);
 	return least < own ? least : own;
+}
+
+enum err engine_list_units(struct engine *e)
+{
+	enum err err = add_units(e, UNIT_UNCUT);
+	return err == OK ? add_experts(e) : err;
 }
 
 enum err engine_measure_weights(struct engine *e, struct engine_size *out, struct errmsg *em)
