@@ -2,7 +2,7 @@
 #ifndef HEARTH_COORDINATOR_COORD_STATE_H
 #define HEARTH_COORDINATOR_COORD_STATE_H
 
-#include "base/layer_set.h"
+#include "base/layer_part.h"
 #include "coordinator/coordinator.h"
 #include "flow/link_stats.h"
 #include "flow/observed_rate.h"
@@ -16,13 +16,6 @@
 #define LINK_PLACES 8192     // a power of two, more than there are links
 #define PAIRS_MAX (STAGES_MAX * (GROUP_MEMBERS_MAX + 1) / 2) // of one ring: neighbours, and members of each group with each other
 #define PAIR_FIGURES_MAX 512 // ways between two nodes that are remembered: those of eight rings
-
-// Which part of its layers a member has: what it computed of them is of use to the same part only.
-struct layer_part {
-	int32_t n, place; // of a group's members
-	enum split_mode mode;
-	uint32_t shares[GROUP_MEMBERS_MAX];
-};
 
 enum member_state { MEMBER_ABSENT, MEMBER_CONNECTED, MEMBER_READY, MEMBER_REFUSED };
 
@@ -39,9 +32,10 @@ struct member {
 	int64_t retry_ns;       // until then no plan counts on it; 0: plans do
 	struct backoff backoff; // of that pause
 	// Of one that fetches: layers that it said it holds, and what it was asked to fetch.
-	struct layer_set held;
+	struct held_layers held;
 	uint64_t ask_serial;
 	struct layer_spans asked;
+	struct layer_part asked_part;
 	bool asks;            // for `asked`, with no answer yet
 	int64_t ask_again_ns; // it could not: not before; 0: at any time
 	bool leaving;
@@ -57,7 +51,7 @@ struct member {
 	// boundaries in sent (those for the head it does not keep). kv_epoch 0: nothing.
 	struct plan_epoch kv_epoch;
 	struct layer_set kv, sent;
-	struct layer_part kv_part; // of the layers in kv
+	struct layer_part kv_part; // of the layers in kv: of use to the same part only
 	int32_t chain; // it belongs to; -1: to none. Of one chain, everybody does
 	int32_t stage; // in its chain's plan; -1: none
 	int32_t place; // among the members of that stage: 0 leads it, and is the stage for the ring
@@ -422,7 +416,7 @@ void prefetch_renew(struct coordinator *c, struct coord_effects *fx);
 void prefetch_ask(struct coordinator *c, struct coord_effects *fx);
 // prefetch_is_here: every stage of the plan holds its layers' blocks.
 bool prefetch_is_here(const struct coordinator *c, const struct plan *p);
-bool prefetch_holds(const struct member *m, const struct layer_spans *layers);
+bool prefetch_holds(const struct member *m, const struct plan_stage *st, int32_t place);
 // prefetch_is_due: what a chain would have is here, and it has not got it.
 bool prefetch_is_due(const struct coordinator *c, const struct chain *ch);
 // prefetch_can_keep: the chain's last plan needs no block that is not here, and nobody of it is gone.
@@ -431,7 +425,7 @@ bool prefetch_can_keep(const struct coordinator *c, const struct chain *ch);
 bool prefetch_choose(const struct coordinator *c, const struct chain *ch, const struct candidates *who, struct plan *out);
 void prefetch_forget(struct member *m); // its control link is gone
 void prefetch_on_hello(struct member *m, const struct msg_hello *h);
-void prefetch_on_loaded(struct member *m, const struct layer_spans *layers);
+void prefetch_on_loaded(struct member *m, const struct plan_stage *st);
 void prefetch_on_prepared(struct coordinator *c, int32_t member, uint64_t serial, const char *error, struct coord_effects *fx);
 bool prefetch_retry(struct coordinator *c, struct member *m); // true: its pause is over
 void prefetch_check(const struct coordinator *c);

@@ -520,7 +520,7 @@ void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch
 		return;
 	}
 	m->loaded = true;
-	prefetch_on_loaded(m, &ch->plan.stages[m->stage].layers);
+	prefetch_on_loaded(m, &ch->plan.stages[m->stage]);
 	if (m->load_failed)
 		m->detail[0] = '\0';
 	m->load_failed = false;

@@ -16,24 +16,20 @@
 
 // ---- what is here
 
-static bool holds(const struct member *m, const struct layer_spans *layers)
+bool prefetch_holds(const struct member *m, const struct plan_stage *st, int32_t place)
 {
-	return !m->hello.fetches || layer_set_covers(&m->held, layers);
+	struct layer_part part = plan_part_of(st, place);
+	return !m->hello.fetches || held_covers(&m->held, &part, &st->layers);
 }
 
 bool prefetch_is_here(const struct coordinator *c, const struct plan *p)
 {
 	for (struct plan_seat s = {0}; plan_has_seat(p, s); s = plan_seat_after(p, s)) {
 		int32_t k = member_find(c, plan_node(p, s));
-		if (k < 0 || !holds(&c->members[k], &p->stages[s.stage].layers))
+		if (k < 0 || !prefetch_holds(&c->members[k], &p->stages[s.stage], s.place))
 			return false;
 	}
 	return true;
-}
-
-bool prefetch_holds(const struct member *m, const struct layer_spans *layers)
-{
-	return holds(m, layers);
 }
 
 // is_staying: a member of the chain's plan that is not lost to it. One that leaves stays until the others have what it holds.
@@ -60,9 +56,10 @@ static bool is_eligible(const struct chain *ch, const struct member *m)
 
 // ---- a plan of what is here
 
-static bool can_take(const struct coordinator *c, const struct member *m, const struct layer_spans *layers)
+static bool can_take(const struct coordinator *c, const struct member *m, const struct plan_stage *st)
 {
-	return holds(m, layers) && member_layers_max(c, m) >= layer_spans_count(layers);
+	int32_t place = plan_group_find(&st->who, m->record.id);
+	return prefetch_holds(m, st, place) && member_layers_max(c, m) >= placement_layers(st, place);
 }
 
 // drop_unable takes out who cannot have its part of the plan now. Returns how many.
@@ -71,7 +68,7 @@ static int32_t drop_unable(const struct coordinator *c, const struct plan *p, st
 	int32_t n = 0, n_before = who->n;
 	for (int32_t i = 0; i < n_before; i++) {
 		const struct plan_stage *st = plan_find(p, who->nodes[i]);
-		if (st != NULL && !can_take(c, &c->members[member_find(c, who->nodes[i])], &st->layers))
+		if (st != NULL && !can_take(c, &c->members[member_find(c, who->nodes[i])], st))
 			continue;
 		who->names[n] = who->names[i];
 		who->nodes[n++] = who->nodes[i];
@@ -116,20 +113,24 @@ bool prefetch_can_keep(const struct coordinator *c, const struct chain *ch)
 
 // ---- who is asked for what
 
-static void ask(struct coordinator *c, int32_t member, const struct layer_spans *layers, struct coord_effects *fx)
+// ask for the part that a place of a stage has; NULL: nothing is to be fetched any more.
+static void ask(struct coordinator *c, int32_t member, const struct plan_stage *st, int32_t place, struct coord_effects *fx)
 {
+	static const struct layer_spans none = {0};
 	struct member *m = &c->members[member];
 	struct msg out = {.type = MSG_PREPARE};
-	m->asked = *layers;
-	m->asks = layers->n > 0;
+	m->asked = st != NULL ? st->layers : none;
+	m->asked_part = st != NULL ? plan_part_of(st, place) : (struct layer_part){0};
+	m->asks = st != NULL;
 	out.u.prepare.serial = ++m->ask_serial;
-	out.u.prepare.layers = *layers;
+	out.u.prepare.layers = m->asked;
+	out.u.prepare.part = m->asked_part;
 	coord_send_msg(c, member, &out, fx);
 	if (!m->asks)
 		return;
 	char text[LAYER_SPANS_CAP];
-	layer_spans_print(layers, text);
-	coord_log(fx, LOG_INFO, "node %s fetches layers %s, to take them over when they are there", m->hello.name, text);
+	layer_spans_print(&m->asked, text);
+	coord_log(fx, LOG_INFO, "node %s fetches %slayers %s, to take them over when they are there", m->hello.name, m->asked_part.n > 0 ? "its part of " : "", text);
 }
 
 // find_next returns what the chain would have next if every block were everywhere; false: nothing else than it has, or that is not known yet.
@@ -176,34 +177,42 @@ bool prefetch_is_due(const struct coordinator *c, const struct chain *ch)
 	return all_are(c, ch, &ch->prospect, is_eligible) && !planning_same_stages(&ch->prospect, &ch->plan) && prefetch_is_here(c, &ch->prospect);
 }
 
-// part_of returns what a member would have in the prospect of its chain; NULL: no layer.
-static const struct layer_spans *part_of(const struct coordinator *c, const struct member *m)
+// stage_of returns the stage that a member would be of in the prospect of its chain, and its place there; NULL: none.
+static const struct plan_stage *stage_of(const struct coordinator *c, const struct member *m, int32_t *place)
 {
 	const struct chain *ch = m->chain >= 0 ? &c->chains[m->chain] : NULL;
 	const struct plan_stage *st = ch != NULL ? plan_find(&ch->prospect, m->record.id) : NULL;
-	return st != NULL ? &st->layers : NULL;
+	*place = st != NULL ? plan_group_find(&st->who, m->record.id) : 0;
+	return st;
+}
+
+static bool is_same(const struct layer_spans *layers, const struct layer_part *part, const struct plan_stage *st, int32_t place)
+{
+	struct layer_part other = plan_part_of(st, place);
+	return layer_spans_equal(layers, &st->layers) && layer_part_equal(part, &other);
 }
 
 // gets_it: a plan that is being loaded gives it that part anyway.
-static bool gets_it(const struct chain *ch, const struct member *m, const struct layer_spans *part)
+static bool gets_it(const struct chain *ch, const struct member *m, const struct plan_stage *st, int32_t place)
 {
 	bool is_loading = ch->plan_state == PLAN_KEYS || ch->plan_state == PLAN_LOADING;
-	const struct plan_stage *st = is_loading ? plan_find(&ch->plan, m->record.id) : NULL;
-	return st != NULL && layer_spans_equal(part, &st->layers);
+	const struct plan_stage *now = is_loading ? plan_find(&ch->plan, m->record.id) : NULL;
+	struct layer_part part = plan_part_of(st, place);
+	return now != NULL && is_same(&st->layers, &part, now, plan_group_find(&now->who, m->record.id));
 }
 
 static void look_at(struct coordinator *c, int32_t member, struct coord_effects *fx)
 {
-	static const struct layer_spans none = {0};
 	struct member *m = &c->members[member];
+	int32_t place = 0;
 	if (!m->used || !m->hello.fetches || m->state != MEMBER_READY || m->ask_again_ns != 0)
 		return;
-	const struct layer_spans *part = member_is_eligible(m) ? part_of(c, m) : NULL;
-	bool lacks = part != NULL && !holds(m, part);
-	if (lacks && !gets_it(member_chain(c, member), m, part) && !(m->asks && layer_spans_equal(part, &m->asked)))
-		ask(c, member, part, fx);
-	else if (m->asks && (part == NULL || !layer_spans_equal(part, &m->asked)))
-		ask(c, member, &none, fx);
+	const struct plan_stage *st = member_is_eligible(m) ? stage_of(c, m, &place) : NULL;
+	bool is_asked = st != NULL && m->asks && is_same(&m->asked, &m->asked_part, st, place);
+	if (st != NULL && !is_asked && !prefetch_holds(m, st, place) && !gets_it(member_chain(c, member), m, st, place))
+		ask(c, member, st, place, fx);
+	else if (m->asks && !is_asked)
+		ask(c, member, NULL, 0, fx);
 }
 
 void prefetch_renew(struct coordinator *c, struct coord_effects *fx)
@@ -241,9 +250,12 @@ void prefetch_on_hello(struct member *m, const struct msg_hello *h)
 	m->held = h->held;
 }
 
-void prefetch_on_loaded(struct member *m, const struct layer_spans *layers)
+void prefetch_on_loaded(struct member *m, const struct plan_stage *st)
 {
-	m->held = layer_set_of(layers);
+	struct layer_part part = plan_part_of(st, m->place);
+	struct layer_set layers = layer_set_of(&st->layers);
+	m->held.n = 0;
+	held_add(&m->held, &part, &layers);
 }
 
 static void on_failed(struct coordinator *c, struct member *m, const char *error, struct coord_effects *fx)
@@ -269,13 +281,16 @@ void prefetch_on_prepared(struct coordinator *c, int32_t member, uint64_t serial
 	if (error[0] != '\0') {
 		on_failed(c, m, error, fx);
 	} else {
-		struct layer_set had = m->held;
-		m->held = layer_set_of(&m->asked);
+		struct held_layers had = m->held;
+		struct layer_set asked = layer_set_of(&m->asked);
+		m->held.n = 0;
 		if (ch != NULL && m->stage >= 0 && m->loaded) {
-			struct layer_set part = layer_set_of(&ch->plan.stages[m->stage].layers);
-			layer_set_keep(&part, &had);
-			layer_set_join(&m->held, &part);
+			struct layer_part part = plan_part_of(&ch->plan.stages[m->stage], m->place);
+			struct layer_set layers = layer_set_of(&ch->plan.stages[m->stage].layers), of_part = held_of(&had, &part);
+			layer_set_keep(&layers, &of_part);
+			held_add(&m->held, &part, &layers);
 		}
+		held_add(&m->held, &m->asked_part, &asked);
 		backoff_reset(&m->backoff);
 		if (m->load_failed)
 			m->detail[0] = '\0';

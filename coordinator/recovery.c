@@ -9,18 +9,6 @@
 #include "base/assert.h"
 #include "base/log.h"
 
-static struct layer_part part_of(const struct plan_group *g, int32_t place)
-{
-	struct layer_part p = {.n = g->n, .place = place, .mode = g->mode};
-	memcpy(p.shares, g->shares, sizeof p.shares);
-	return p;
-}
-
-static bool is_part(const struct layer_part *a, const struct layer_part *b)
-{
-	return a->n == b->n && a->place == b->place && a->mode == b->mode && memcmp(a->shares, b->shares, sizeof a->shares) == 0;
-}
-
 // stage_holds tells which of a stage's layers have everything of a session of this epoch.
 static struct layer_set stage_holds(const struct coordinator *c, const struct chain *ch, int32_t stage, struct plan_epoch epoch)
 {
@@ -29,8 +17,8 @@ static struct layer_set stage_holds(const struct coordinator *c, const struct ch
 	for (int32_t k = 0; k < g->n; k++) {
 		static const struct layer_set none;
 		const struct member *m = &c->members[member_of_seat(c, ch, (struct plan_seat){stage, k})];
-		struct layer_part part = part_of(g, k);
-		layer_set_keep(&all, m->kv_epoch.v == epoch.v && is_part(&part, &m->kv_part) ? &m->kv : &none);
+		struct layer_part part = plan_part_of(&ch->plan.stages[stage], k);
+		layer_set_keep(&all, m->kv_epoch.v == epoch.v && layer_part_equal(&part, &m->kv_part) ? &m->kv : &none);
 	}
 	return all;
 }
@@ -122,8 +110,8 @@ void recovery_note_ready(struct coordinator *c, struct chain *ch, struct coord_e
 void recovery_note_part(struct member *m, const struct plan_stage *st, int32_t place)
 {
 	struct layer_set layers = layer_set_of(&st->layers);
-	struct layer_part part = part_of(&st->who, place);
-	if (!is_part(&part, &m->kv_part))
+	struct layer_part part = plan_part_of(st, place);
+	if (!layer_part_equal(&part, &m->kv_part))
 		memset(&m->kv, 0, sizeof m->kv);
 	m->kv_part = part;
 	layer_set_keep(&m->kv, &layers);

@@ -194,7 +194,7 @@ enum node_effect_type {
 	                    // computed stays, where slots, context and the part of a group are the same; answers LOADED. In a group: for this member's part of the
 	                    // layers, and two part buffers for each member (node_part_buf)
 	NODE_FX_STOP_LOAD,  // the LOAD under way is for a plan that is none any more: it may end early, with an error
-	NODE_FX_PREPARE,    // fetch what these layers need, beside what the engine has, which goes on computing; answers PREPARED. Only where nothing is being
+	NODE_FX_PREPARE,    // fetch what this part of these layers needs, beside what the engine has, which goes on computing; answers PREPARED. Only where nothing is being
 	                    // loaded or prepared
 	NODE_FX_STOP_PREPARE, // it may end early, with an error; what was fetched stays
 	NODE_FX_UNLOAD,     // close the engine and free the buffers: no plan needs this node. Only while no LOAD or FORWARD is under way
@@ -253,6 +253,7 @@ struct node_effect {
 		struct {
 			uint32_t id;
 			struct layer_spans layers;
+			struct layer_part part;
 		} prepare;
 		struct {
 			uint32_t id;

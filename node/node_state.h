@@ -160,11 +160,13 @@ struct node {
 	// What the coordinator would have it hold; serial 0: nothing that it waits for.
 	uint64_t prepare_serial, prepare_newest; // newest: since the control link was lost
 	struct layer_spans prepare_layers;
+	struct layer_part prepare_part; // of them
 	uint32_t prepare_id;           // 0: no PREPARE under way
 	struct layer_spans preparing;  // its layers
+	struct layer_part preparing_part;
 	bool prepare_stops;
 	bool load_waits;               // the plan's LOAD, for the end of a PREPARE
-	struct layer_set held;         // layers known to be here whole, of a node that fetches
+	struct held_layers held;       // what is known to be here, of a node that fetches
 
 	struct node_slot slots[SESSIONS_MAX];
 	struct session_id kv_session[SESSIONS_MAX]; // whose keys and values a slot holds, over plans

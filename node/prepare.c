@@ -4,6 +4,17 @@
 // load, or for other layers, goes on where it was.
 #include "node/node_state.h"
 
+static struct layer_part part_of(const struct msg_group *g)
+{
+	return layer_part_of(g->n_members, g->self, g->mode, g->shares);
+}
+
+// is_newest: what is being fetched is what was asked for last.
+static bool is_newest(const struct node *n)
+{
+	return layer_spans_equal(&n->preparing, &n->prepare_layers) && layer_part_equal(&n->preparing_part, &n->prepare_part);
+}
+
 static void answer(struct node *n, const char *error, struct node_effects *fx)
 {
 	struct msg m = {.type = MSG_PREPARED};
@@ -20,6 +31,7 @@ void prepare_on_message(struct node *n, const struct msg *m, struct node_effects
 		return; // crossed on the way
 	n->prepare_newest = n->prepare_serial = m->u.prepare.serial;
 	n->prepare_layers = *layers;
+	n->prepare_part = m->u.prepare.part;
 	if (layers->n > 0 && layers->at[layers->n - 1].end > n->config.n_layers)
 		answer(n, "the part names layers that the model does not have", fx);
 	else if (layers->n > 0 && !n->config.fetches)
@@ -35,23 +47,29 @@ void prepare_on_loaded(struct node *n, enum err err)
 {
 	if (!n->config.fetches)
 		return;
-	// To make room for a load, blocks of other layers may have gone.
-	n->held = err == OK ? layer_set_of(&n->engine.layers) : (struct layer_set){{0}};
+	n->held.n = 0; // to make room for a load, blocks of other layers may have gone
+	if (err != OK)
+		return;
+	struct layer_set layers = layer_set_of(&n->engine.layers);
+	struct layer_part part = part_of(&n->engine.group);
+	held_add(&n->held, &part, &layers);
 }
 
 void prepare_on_done(struct node *n, const struct node_event *ev, struct node_effects *fx)
 {
 	if (ev->u.prepared.id != n->prepare_id)
 		return;
-	bool is_asked = n->prepare_serial != 0 && layer_spans_equal(&n->preparing, &n->prepare_layers);
+	bool is_asked = n->prepare_serial != 0 && is_newest(n);
 	bool was_stopped = n->prepare_stops && ev->u.prepared.err != OK;
 	n->prepare_id = 0;
 	n->prepare_stops = false;
 	if (ev->u.prepared.err == OK) {
-		struct layer_set engine = layer_set_of(&n->engine.layers);
-		n->held = layer_set_of(&n->preparing);
+		struct layer_set engine = layer_set_of(&n->engine.layers), fetched = layer_set_of(&n->preparing);
+		struct layer_part part = part_of(&n->engine.group);
+		n->held.n = 0;
 		if (n->engine.epoch.v != 0)
-			layer_set_join(&n->held, &engine);
+			held_add(&n->held, &part, &engine);
+		held_add(&n->held, &n->preparing_part, &fetched);
 	}
 	if (is_asked && !was_stopped)
 		answer(n, ev->u.prepared.err == OK ? "" : ev->u.prepared.text, fx);
@@ -62,7 +80,7 @@ void prepare_on_done(struct node *n, const struct node_event *ev, struct node_ef
 // is_wanted: what is being fetched may go on.
 static bool is_wanted(const struct node *n)
 {
-	bool is_other = n->prepare_serial != 0 && !layer_spans_equal(&n->preparing, &n->prepare_layers);
+	bool is_other = n->prepare_serial != 0 && !is_newest(n);
 	return !is_other && !n->load_waits;
 }
 
@@ -81,7 +99,9 @@ void prepare_pump(struct node *n, struct node_effects *fx)
 		return;
 	n->prepare_id = ++n->next_id;
 	n->preparing = n->prepare_layers;
+	n->preparing_part = n->prepare_part;
 	struct node_effect *f = node_fx(fx, NODE_FX_PREPARE);
 	f->u.prepare.id = n->prepare_id;
 	f->u.prepare.layers = n->preparing;
+	f->u.prepare.part = n->preparing_part;
 }

@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "base/ids.h"
+#include "base/layer_part.h"
 #include "base/layer_spans.h"
 #include "base/limits.h"
 #include "base/tensor_split.h"
@@ -130,6 +131,12 @@ static inline struct plan_seat plan_seat_after(const struct plan *p, struct plan
 static inline struct node_id plan_node(const struct plan *p, struct plan_seat at)
 {
 	return p->stages[at.stage].who.nodes[at.place];
+}
+
+// plan_part_of returns which part of a stage's layers the machine at a place of it has.
+static inline struct layer_part plan_part_of(const struct plan_stage *st, int32_t place)
+{
+	return layer_part_of(st->who.n, place, st->who.mode, st->who.shares);
 }
 
 static inline int32_t plan_n_nodes(const struct plan *p)

@@ -9,7 +9,7 @@
 #include "base/device_profile.h"
 #include "base/err.h"
 #include "base/ids.h"
-#include "base/layer_set.h"
+#include "base/layer_part.h"
 #include "base/layer_spans.h"
 #include "base/limits.h"
 #include "base/tensor_split.h"
@@ -39,7 +39,7 @@ struct msg_hello {
 	bool kept; // KV and sent states of its last plan are still there: the process did not end, no memory was let go
 	int32_t layers_max; // it has memory for; 0: it does not say
 	bool fetches;       // it has no model file: what a part needs is fetched first
-	struct layer_set held; // layers whose blocks it has and has compared; empty unless it fetches
+	struct held_layers held; // layers whose blocks it has and has compared; empty unless it fetches
 };
 
 struct msg_peer {
@@ -183,6 +183,7 @@ struct msg {
 		struct {
 			uint64_t serial; // not 0
 			struct layer_spans layers; // n 0: nothing is to be fetched any more
+			struct layer_part part;    // of each of them
 		} prepare;
 		struct {
 			uint64_t serial;

@@ -127,6 +127,49 @@ static enum err get_layer_set(ProtobufCBinaryData in, struct layer_set *s, const
 	return OK;
 }
 
+// get_shares: of a group's members, 2 of them at least, and not all without a share.
+static enum err get_shares(const uint32_t *shares, size_t n_shares, int32_t *n, uint32_t out[GROUP_MEMBERS_MAX], const char *field, struct errmsg *em)
+{
+	uint32_t any = 0;
+	TRY(get_int((uint32_t)(n_shares <= GROUP_MEMBERS_MAX ? n_shares : 0), 2, GROUP_MEMBERS_MAX, n, field, em));
+	for (int32_t i = 0; i < *n; i++)
+		any |= out[i] = shares[i];
+	return any != 0 ? OK : bad(em, field);
+}
+
+static enum err get_layer_part(const Hearth__Part *p, struct layer_part *m, struct errmsg *em)
+{
+	int32_t mode = 0;
+	if (p == NULL)
+		return OK;
+	TRY(get_shares(p->shares, p->n_shares, &m->n, m->shares, "part shares", em));
+	TRY(get_int(p->member, 0, (uint32_t)m->n - 1, &m->place, "part member", em));
+	TRY(get_int(p->mode, 0, N_SPLIT_MODES - 1, &mode, "part mode", em));
+	m->mode = (enum split_mode)mode;
+	return OK;
+}
+
+static enum err get_held(const Hearth__Hello *p, struct held_layers *m, struct errmsg *em)
+{
+	struct layer_set layers = {{0}};
+	struct layer_part whole = {0};
+	TRY(get_layer_set(p->held, &layers, "held", em));
+	if (p->held.len > 0)
+		held_add(m, &whole, &layers);
+	if (p->n_held_parts + (size_t)m->n > HELD_PARTS_MAX)
+		return bad(em, "held_parts");
+	for (size_t i = 0; i < p->n_held_parts; i++) {
+		struct layer_part part = {0};
+		layers = (struct layer_set){{0}};
+		if (p->held_parts[i]->part == NULL)
+			return bad(em, "held_parts");
+		TRY(get_layer_part(p->held_parts[i]->part, &part, em));
+		TRY(get_layer_set(p->held_parts[i]->layers, &layers, "held_parts", em));
+		held_add(m, &part, &layers);
+	}
+	return OK;
+}
+
 static enum err get_hello(const Hearth__Hello *p, struct msg_hello *m, struct errmsg *em)
 {
 	TRY(get_text(p->name, m->name, sizeof m->name, "name", em));
@@ -143,7 +186,7 @@ static enum err get_hello(const Hearth__Hello *p, struct msg_hello *m, struct er
 	m->epoch.v = p->plan_epoch;
 	m->kept = p->kept;
 	m->fetches = p->fetches;
-	TRY(get_layer_set(p->held, &m->held, "held", em));
+	TRY(get_held(p, &m->held, em));
 	return get_int(p->layers_max, 0, LAYERS_MAX, &m->layers_max, "layers_max", em);
 }
 
@@ -197,7 +240,7 @@ static enum err get_group(const Hearth__Group *p, struct msg_group *m, struct er
 	if (p == NULL)
 		return OK;
 	int32_t mode = 0, hub = 0, n = 0;
-	TRY(get_int((uint32_t)(p->n_shares <= GROUP_MEMBERS_MAX ? p->n_shares : 0), 2, GROUP_MEMBERS_MAX, &n, "group shares", em));
+	TRY(get_shares(p->shares, p->n_shares, &n, m->shares, "group shares", em));
 	m->n_members = n;
 	TRY(get_int(p->member, 0, (uint32_t)n - 1, &m->self, "group member", em));
 	TRY(get_int(p->mode, 0, N_SPLIT_MODES - 1, &mode, "group mode", em));
@@ -211,13 +254,6 @@ static enum err get_group(const Hearth__Group *p, struct msg_group *m, struct er
 	if (hub > 0 && split_has_lanes(m->mode)) // each member gets something else: there is nothing to pass on
 		return bad(em, "group hub");
 	m->hub = hub - 1;
-	uint32_t any = 0;
-	for (int32_t i = 0; i < n; i++) {
-		m->shares[i] = p->shares[i];
-		any |= p->shares[i];
-	}
-	if (any == 0)
-		return bad(em, "group shares");
 	return get_others(p, m, em);
 }
 
@@ -401,8 +437,9 @@ static enum err get_body(const Hearth__Control *c, struct msg *m, struct errmsg 
 	case HEARTH__CONTROL__BODY_PREPARE:
 		m->type = MSG_PREPARE;
 		m->u.prepare.serial = c->prepare->serial;
-		return c->prepare->serial == 0 ? bad(em, "serial: 0") : get_spans(c->prepare->span_begins, c->prepare->n_span_begins, c->prepare->span_ends,
-			c->prepare->n_span_ends, ROUNDS_MAX, &m->u.prepare.layers, em);
+		TRY(c->prepare->serial == 0 ? bad(em, "serial: 0") : get_layer_part(c->prepare->part, &m->u.prepare.part, em));
+		return get_spans(c->prepare->span_begins, c->prepare->n_span_begins, c->prepare->span_ends, c->prepare->n_span_ends, ROUNDS_MAX,
+			&m->u.prepare.layers, em);
 	case HEARTH__CONTROL__BODY_PREPARED:
 		m->type = MSG_PREPARED;
 		m->u.prepared.serial = c->prepared->serial;

@@ -76,6 +76,49 @@ static size_t spans_out(const struct layer_spans *s, uint32_t begins[ROUNDS_MAX]
 	return (size_t)s->n;
 }
 
+struct part_out {
+	Hearth__Part part;
+	uint32_t shares[GROUP_MEMBERS_MAX];
+};
+
+static Hearth__Part *part_out(const struct layer_part *m, struct part_out *o)
+{
+	if (m->n == 0)
+		return NULL;
+	ASSERT(m->n >= 2 && m->n <= GROUP_MEMBERS_MAX);
+	hearth__part__init(&o->part);
+	memcpy(o->shares, m->shares, sizeof o->shares);
+	o->part.member = (uint32_t)m->place;
+	o->part.mode = (uint32_t)m->mode;
+	o->part.n_shares = (size_t)m->n;
+	o->part.shares = o->shares;
+	return &o->part;
+}
+
+struct held_out {
+	uint8_t whole[(LAYERS_MAX + 7) / 8], layers[HELD_PARTS_MAX][(LAYERS_MAX + 7) / 8];
+	struct part_out parts[HELD_PARTS_MAX];
+	Hearth__HeldPart held[HELD_PARTS_MAX];
+	Hearth__HeldPart *at[HELD_PARTS_MAX];
+};
+
+static void put_held(const struct held_layers *m, Hearth__Hello *p, struct held_out *o)
+{
+	static const struct layer_part whole;
+	struct layer_set all = held_of(m, &whole);
+	p->held = bytes_out(o->whole, layer_set_out(&all, o->whole));
+	p->held_parts = o->at;
+	for (int32_t i = 0; i < m->n; i++) {
+		size_t k = p->n_held_parts;
+		if (m->at[i].part.n == 0)
+			continue;
+		hearth__held_part__init(&o->held[k]);
+		o->held[k].part = part_out(&m->at[i].part, &o->parts[k]);
+		o->held[k].layers = bytes_out(o->layers[k], layer_set_out(&m->at[i].layers, o->layers[k]));
+		o->at[p->n_held_parts++] = &o->held[k];
+	}
+}
+
 static size_t put_hello(const struct msg_hello *m, Hearth__Control *c, uint8_t *out)
 {
 	ProtobufCBinaryData addresses[ADDRS_MAX];
@@ -90,9 +133,9 @@ static size_t put_hello(const struct msg_hello *m, Hearth__Control *c, uint8_t *
 	p.plan_epoch = m->epoch.v;
 	p.kept = m->kept;
 	p.layers_max = (uint32_t)m->layers_max;
-	uint8_t held[(LAYERS_MAX + 7) / 8];
+	struct held_out held;
 	p.fetches = m->fetches;
-	p.held = bytes_out(held, layer_set_out(&m->held, held));
+	put_held(&m->held, &p, &held);
 	c->hello = &p;
 	return pack(c, HEARTH__CONTROL__BODY_HELLO, out);
 }
@@ -155,12 +198,14 @@ static size_t put_plan(const struct msg_plan *m, Hearth__Control *c, uint8_t *ou
 
 static size_t put_prepare(const struct msg *m, Hearth__Control *c, uint8_t *out)
 {
+	struct part_out part;
 	uint32_t begins[ROUNDS_MAX], ends[ROUNDS_MAX];
 	Hearth__Prepare p = HEARTH__PREPARE__INIT;
 	p.serial = m->u.prepare.serial;
 	p.n_span_begins = p.n_span_ends = spans_out(&m->u.prepare.layers, begins, ends);
 	p.span_begins = begins;
 	p.span_ends = ends;
+	p.part = part_out(&m->u.prepare.part, &part);
 	c->prepare = &p;
 	return pack(c, HEARTH__CONTROL__BODY_PREPARE, out);
 }

@@ -115,7 +115,8 @@ void checks_on_plan(struct sim_world *w, int32_t machine, const struct msg_plan 
 	l->is_shared[l->n_machines] = p->group.n_members > 0;
 	l->machine[l->n_machines++] = machine;
 	w->counts.n_shared += p->group.n_members > 0 && p->group.self == 0;
-	if (l->is_easy && w->machines[machine].fetch_layer_ns > 0 && !layer_set_covers(&w->nodes[machine].blocks, &p->layers))
+	struct layer_part part = layer_part_of(p->group.n_members, p->group.self, p->group.mode, p->group.shares);
+	if (l->is_easy && w->machines[machine].fetch_layer_ns > 0 && sim_node_missing(&w->nodes[machine], &p->layers, &part) > 0)
 		sim_world_fail(w, "plan epoch %llu waits for blocks that machine %d does not have, and the plan before it could have gone on",
 			(unsigned long long)p->epoch.v, machine);
 	for (int32_t i = 0; i < p->layers.n; i++) {

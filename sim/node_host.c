@@ -73,14 +73,50 @@ static void fx_take(struct sim_world *w, struct sim_node *n, const struct node_e
 	memcpy(sim_node_buf(n, f->u.take.buf) + off, w->message + f->u.take.msg_off, len);
 }
 
-// fetch_ns: how long the blocks that are missing take.
-static int64_t fetch_ns(const struct sim_world *w, const struct sim_node *n, const struct layer_spans *layers)
+// ---- blocks. A layer's are in 32 pieces, of which a member of a group needs those that its share of the whole touches.
+
+#define PIECES 32
+
+static uint32_t pieces_of(const struct layer_part *part)
 {
-	int32_t n_missing = 0;
-	for (int32_t i = 0; i < layers->n; i++)
-		for (int32_t layer = layers->at[i].begin; layer < layers->at[i].end; layer++)
-			n_missing += !layer_set_has(&n->blocks, layer);
-	return n_missing * w->machines[n->machine].fetch_layer_ns;
+	uint64_t before = 0, all = 0;
+	if (part->n == 0)
+		return UINT32_MAX;
+	for (int32_t i = 0; i < part->n; i++) {
+		before += i < part->place ? part->shares[i] : 0;
+		all += part->shares[i];
+	}
+	uint64_t begin = before * PIECES / all, end = ((before + part->shares[part->place]) * PIECES + all - 1) / all;
+	return (uint32_t)((UINT64_C(1) << end) - (UINT64_C(1) << begin));
+}
+
+static struct layer_part part_of(const struct msg_group *g)
+{
+	return layer_part_of(g->n_members, g->self, g->mode, g->shares);
+}
+
+// take_pieces puts up to n_max missing pieces of these layers on the disk, if `takes`; returns how many were missing, n_max at most.
+static int64_t take_pieces(struct sim_node *n, const struct layer_spans *layers, const struct layer_part *part, int64_t n_max, bool takes)
+{
+	int64_t n_taken = 0;
+	for (int32_t i = 0; i < layers->n; i++) {
+		for (int32_t layer = layers->at[i].begin; layer < layers->at[i].end; layer++) {
+			for (uint32_t left = pieces_of(part) & ~n->blocks[layer]; left != 0 && n_taken < n_max; left &= left - 1, n_taken++)
+				n->blocks[layer] |= takes ? left & -left : 0;
+		}
+	}
+	return n_taken;
+}
+
+int64_t sim_node_missing(struct sim_node *n, const struct layer_spans *layers, const struct layer_part *part)
+{
+	return take_pieces(n, layers, part, INT64_MAX, false);
+}
+
+// fetch_ns: how long the blocks that are missing take.
+static int64_t fetch_ns(const struct sim_world *w, struct sim_node *n, const struct layer_spans *layers, const struct layer_part *part)
+{
+	return sim_node_missing(n, layers, part) * w->machines[n->machine].fetch_layer_ns / PIECES;
 }
 
 static void fx_prepare(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
@@ -90,20 +126,18 @@ static void fx_prepare(struct sim_world *w, struct sim_node *n, const struct nod
 	n->prepare = *f;
 	n->prepare_ns = w->now_ns;
 	n->prepares = true;
-	sim_at(w, w->now_ns + fetch_ns(w, n, &f->u.prepare.layers), EV_PREPARED, n->machine)->id = f->u.prepare.id;
+	sim_at(w, w->now_ns + fetch_ns(w, n, &f->u.prepare.layers, &f->u.prepare.part), EV_PREPARED, n->machine)->id = f->u.prepare.id;
 }
 
-// end_prepare keeps what came by now, layer by layer. True: all of it.
+// end_prepare keeps what came by now, piece by piece. True: all of it.
 static bool end_prepare(const struct sim_world *w, struct sim_node *n)
 {
 	const struct layer_spans *layers = &n->prepare.u.prepare.layers;
-	int64_t each_ns = w->machines[n->machine].fetch_layer_ns, n_come = (w->now_ns - n->prepare_ns) / (each_ns > 0 ? each_ns : 1);
+	const struct layer_part *part = &n->prepare.u.prepare.part;
+	int64_t layer_ns = w->machines[n->machine].fetch_layer_ns;
 	n->prepares = false;
-	for (int32_t i = 0; i < layers->n; i++)
-		for (int32_t layer = layers->at[i].begin; layer < layers->at[i].end; layer++)
-			if (!layer_set_has(&n->blocks, layer) && n_come-- > 0)
-				layer_set_add(&n->blocks, layer);
-	return layer_set_covers(&n->blocks, layers);
+	(void)take_pieces(n, layers, part, ((w->now_ns - n->prepare_ns) * PIECES + PIECES - 1) / (layer_ns > 0 ? layer_ns : 1), true);
+	return sim_node_missing(n, layers, part) == 0;
 }
 
 static void on_prepared(struct sim_world *w, struct sim_node *n, uint32_t id)
@@ -138,7 +172,8 @@ static void fx_load(struct sim_world *w, struct sim_node *n, const struct node_e
 		sim_world_fail(w, "node %d loads while its engine computes", n->machine);
 	if (n->prepares)
 		sim_world_fail(w, "node %d loads while it fetches other layers", n->machine);
-	int64_t wait_ns = fetch_ns(w, n, layers);
+	struct layer_part part = part_of(f->u.load.group);
+	int64_t wait_ns = fetch_ns(w, n, layers, &part);
 	w->counts.n_waited += wait_ns > 0;
 	n->load = *f;
 	n->load_group = *f->u.load.group;
@@ -361,8 +396,8 @@ static void on_loaded(struct sim_world *w, struct sim_node *n)
 	if (e == OK && old != NULL)
 		sim_engine_take_kv(n->engine, old);
 	sim_engine_close(old);
-	struct layer_set part = layer_set_of(&f->u.load.layers);
-	layer_set_join(&n->blocks, &part);
+	struct layer_part part = part_of(&n->load_group);
+	(void)take_pieces(n, &f->u.load.layers, &part, INT64_MAX, true);
 	struct node_event ev = {.type = NODE_EV_LOADED};
 	ev.u.loaded.id = f->u.load.id;
 	ev.u.loaded.err = e;

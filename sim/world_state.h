@@ -164,7 +164,7 @@ struct sim_node {
 	uint8_t *parts;      // of a group's engine: two buffers for each member
 	int32_t n_members, member;
 	size_t part_bytes;
-	struct layer_set blocks;  // of a machine without the model file: layers on its disk
+	uint32_t blocks[LAYERS_MAX]; // of a machine without the model file: which 32nds of each layer are on its disk
 	struct node_effect prepare; // under way, when prepares
 	int64_t prepare_ns;         // since when
 	bool prepares;
@@ -396,6 +396,8 @@ struct sim_packet *sim_packet_new(enum sim_packet_kind kind, const struct sim_se
 void sim_node_start(struct sim_world *w, struct sim_node *n);
 void sim_node_stop(struct sim_world *w, struct sim_node *n);
 void sim_node_step(struct sim_world *w, struct sim_node *n, struct node_event *ev);
+// sim_node_missing counts the 32nds of layers that a part of them needs and that are not on its disk.
+int64_t sim_node_missing(struct sim_node *n, const struct layer_spans *layers, const struct layer_part *part);
 void sim_node_on_frame(struct sim_world *w, struct sim_node *n, uint32_t link, const struct sim_packet *p, const uint8_t *frame);
 void sim_node_on_up(struct sim_world *w, struct sim_node *n, struct sim_conn *c, bool by_us);
 void sim_node_on_down(struct sim_world *w, struct sim_node *n, uint32_t serial, enum sim_down why);

@@ -91,7 +91,7 @@ static void begin_ready(struct node_blocks *nb)
 	log_line(nb->p.log, LOG_INFO, "the cluster's model is %s (%" PRIu64 " MiB); its blocks are kept in %s", nb->manifest->name, nb->manifest->file_bytes >> 20,
 		nb->p.cache->path);
 	nb_introduce(nb);
-	node_blocks_load(nb, &(struct layer_spans){0}, false, on_header, nb);
+	node_blocks_load(nb, &(struct layer_spans){0}, NULL, false, on_header, nb);
 }
 
 static void on_opened(struct block_job *job)
@@ -410,12 +410,22 @@ static void run_look(struct block_job *job, struct block_zip *zip)
 	nb->job_err = block_store_present(nb->store, &nb->job_out, &nb->job_em);
 }
 
-void node_blocks_load(struct node_blocks *nb, const struct layer_spans *layers, bool beside, void (*done)(void *ctx, enum err err, const char *text), void *ctx)
+// want_ranges: the file whose header they were made from has the manifest's length.
+static void want_ranges(struct node_blocks *nb, const struct weight_ranges *r)
+{
+	for (size_t i = 0; i < r->n; i++)
+		manifest_add_extent(nb->manifest, r->at[i].at, r->at[i].bytes, &nb->wanted);
+}
+
+void node_blocks_load(struct node_blocks *nb, const struct layer_spans *layers, const struct weight_ranges *ranges, bool beside,
+	void (*done)(void *ctx, enum err err, const char *text), void *ctx)
 {
 	ASSERT(nb->p.cache != NULL && nb->state == NB_READY && nb->phase == NB_IDLE);
 	block_set_clear(&nb->wanted);
 	manifest_add_header(nb->manifest, &nb->wanted);
-	for (int32_t i = 0; i < layers->n; i++)
+	if (ranges != NULL)
+		want_ranges(nb, ranges);
+	for (int32_t i = 0; ranges == NULL && i < layers->n; i++)
 		manifest_add_layers(nb->manifest, layers->at[i].begin, layers->at[i].end, &nb->wanted);
 	if (!beside)
 		block_set_copy(&nb->in_use, &nb->wanted);

@@ -15,6 +15,7 @@
 #include "base/layer_spans.h"
 #include "base/log.h"
 #include "blocks/shell/block_cache.h"
+#include "engine/weight_ranges.h"
 #include "net/link.h"
 #include "net/loop.h"
 #include "proto/lnk1.h"
@@ -60,9 +61,11 @@ const char *node_blocks_model_path(const struct node_blocks *nb);
 const uint8_t *node_blocks_model_hash(const struct node_blocks *nb); // (HASH_BYTES) of the whole file
 
 // node_blocks_load makes the blocks of these layers be here, each compared with its hash; `done` comes once, from the loop. Cache only; one at a time.
+// ranges: of the layers only these bytes of the model's file, for a member of a group; NULL: all of them.
 // beside: for layers to come, while those of the last load that was not are computed with: no block of theirs goes to make room.
 // ERR_LIMIT: quota or disk is full; ERR_FORMAT: nobody has a block right; ERR_IO; ERR_CANCELLED.
-void node_blocks_load(struct node_blocks *nb, const struct layer_spans *layers, bool beside, void (*done)(void *ctx, enum err err, const char *text), void *ctx);
+void node_blocks_load(struct node_blocks *nb, const struct layer_spans *layers, const struct weight_ranges *ranges, bool beside,
+	void (*done)(void *ctx, enum err err, const char *text), void *ctx);
 // node_blocks_stop_load: `done` comes soon, with ERR_CANCELLED unless it is on its way already. What was fetched stays.
 void node_blocks_stop_load(struct node_blocks *nb);
 

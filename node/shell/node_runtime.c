@@ -6,6 +6,7 @@
 #include "node/shell/kept_disk.h"
 #include "node/shell/kept_store.h"
 #include "node/shell/node_link_host.h"
+#include "node/shell/part_blocks.h"
 
 #include <sodium.h>
 #include <stdlib.h>
@@ -83,6 +84,9 @@ struct node_runtime {
 	struct background_probe *probe; // NULL: it does not measure
 	uint32_t prepare_id;
 	bool is_preparing;
+	struct loop_task prepare_task; // tells prepare_err
+	enum err prepare_err;
+	struct errmsg prepare_em;
 };
 
 static void step(struct node_runtime *rt, struct node_event *ev);
@@ -444,21 +448,27 @@ static enum err set_split(struct rt_job *j, const struct msg_group *g)
 	return e;
 }
 
+static struct part_blocks blocks_of(const struct node_runtime *rt, const struct layer_spans *layers, const struct tensor_split *split, int32_t member)
+{
+	return (struct part_blocks){rt->p.model, worker_kernels(rt->p.worker), worker_pool(rt->p.worker), layers, split, member};
+}
+
 // start_load: nothing else touches the stage before.
 static void start_load(struct node_runtime *rt)
 {
 	struct rt_job *j = &rt->load;
 	j->hold = rt->hold;
+	j->is_busy = j->err == OK && rt->p.is_cached; // until the blocks are here, and then until the engine is
+	struct part_blocks want = blocks_of(rt, &j->config.layers, n_members_of(j) > 0 ? &j->split : NULL, j->config.member);
+	if (j->is_busy)
+		j->err = part_blocks_load(rt->p.blocks, &want, false, on_blocks_here, rt, &j->em);
 	if (j->err != OK) {
 		j->is_busy = true;
 		j->has_lost_kv = true;
 		stage_work_close(j->old);
 		j->old = NULL;
 		loop_task_post(rt->p.loop, &j->task);
-	} else if (rt->p.is_cached) {
-		j->is_busy = true;
-		node_blocks_load(rt->p.blocks, &j->config.layers, false, on_blocks_here, rt);
-	} else {
+	} else if (!rt->p.is_cached) {
 		job_start(rt, j, run_load);
 	}
 }
@@ -511,15 +521,33 @@ static void on_prepared(void *ctx, enum err err, const char *text)
 	step(rt, &ev);
 }
 
+// on_unprepared: it cannot even begin.
+static void on_unprepared(void *ctx)
+{
+	struct node_runtime *rt = ctx;
+	on_prepared(rt, rt->prepare_err, rt->prepare_em.text);
+}
+
 static void fx_prepare(struct node_runtime *rt, const struct node_effect *f)
 {
+	const struct layer_part *part = &f->u.prepare.part;
+	bool is_part = part->n > 0;
+	struct tensor_split split;
 	char layers[LAYER_SPANS_CAP];
 	ASSERT(rt->p.is_cached);
 	layer_spans_print(&f->u.prepare.layers, layers);
-	log_line(rt->p.log, LOG_INFO, "fetching layers %s of %s, to take them over when they are here", layers, model_name(rt->p.model));
+	log_line(rt->p.log, LOG_INFO, "fetching %slayers %s of %s, to take them over when they are here", is_part ? "a part of " : "", layers,
+		model_name(rt->p.model));
 	rt->prepare_id = f->u.prepare.id;
 	rt->is_preparing = true;
-	node_blocks_load(rt->p.blocks, &f->u.prepare.layers, true, on_prepared, rt);
+	struct split_shape shape = engine_split_shape(rt->p.model);
+	enum err e = is_part ? tensor_split_make(&shape, part->mode, part->shares, part->n, &split, &rt->prepare_em) : OK;
+	struct part_blocks want = blocks_of(rt, &f->u.prepare.layers, is_part ? &split : NULL, part->place);
+	if (e == OK)
+		e = part_blocks_load(rt->p.blocks, &want, true, on_prepared, rt, &rt->prepare_em);
+	rt->prepare_err = e;
+	if (e != OK)
+		loop_task_post(rt->p.loop, &rt->prepare_task);
 }
 
 // fx_unload: the core asks for it only while the worker does nothing for this node.
@@ -877,6 +905,7 @@ enum err node_runtime_open(const struct node_runtime_params *p, struct node_runt
 	rt->core = calloc(1, node_size());
 	rt->fx = calloc(1, sizeof *rt->fx);
 	loop_timer_init(&rt->timer, on_timer, rt);
+	loop_task_init(&rt->prepare_task, on_unprepared, rt);
 	struct rt_job *jobs[] = {&rt->forward, &rt->load, &rt->store, &rt->holding};
 	const loop_fn dones[] = {on_forward, on_load, on_store, on_hold};
 	for (size_t i = 0; i < ARRAY_LEN(jobs); i++) {

@@ -2,12 +2,19 @@
 #include "tests/support/coord_host.h"
 
 // fetching_hello is that of a node without the file, which holds layers [begin, end).
-static void fetching_hello(struct host *h, int32_t i, int32_t begin, int32_t end)
+static void fetching_hello_of(struct host *h, int32_t i, const struct layer_part *part, int32_t begin, int32_t end)
 {
-	struct layer_spans held = layer_spans_one(begin, end);
-	struct msg m = {.type = MSG_HELLO, .u.hello = {.n_threads = 1, .port = 7434, .fetches = true, .held = layer_set_of(&held)}};
+	struct layer_spans spans = layer_spans_one(begin, end);
+	struct layer_set held = layer_set_of(&spans);
+	struct msg m = {.type = MSG_HELLO, .u.hello = {.n_threads = 1, .port = 7434, .fetches = true}};
+	held_add(&m.u.hello.held, part, &held);
 	snprintf(m.u.hello.name, NAME_CAP, "node%d", i);
 	message(h, h->control[i], &m);
+}
+
+static void fetching_hello(struct host *h, int32_t i, int32_t begin, int32_t end)
+{
+	fetching_hello_of(h, i, &(struct layer_part){0}, begin, end);
 }
 
 static void arrive_without_file(struct host *h, int32_t i)
@@ -347,6 +354,70 @@ static void a_chain_of_a_placement_keeps_its_plan_while_a_spare_has_nothing(void
 	stop(&h);
 }
 
+// A ring of node 1, which has the file, and of a group of nodes 2 and 3, which have not.
+static void start_group(struct host *h, const struct layer_part *held)
+{
+	static const struct placed_member node1 = {"node1", 1}, shared[] = {{"node2", 3}, {"node3", 1}};
+	static const struct placed_stage stages[] = {{3, 1, &node1}, {3, 2, shared}};
+	static const struct placed_chain chain = {2, stages};
+	struct coordinator_config config = patient_config();
+	config.n_chains = 1;
+	config.placement = &chain;
+	config.n_nodes_min = 3;
+	config.liveness.rejoin_ns = 0;
+	config.liveness.settle_ns = S;
+	start(h, &config, 3);
+	arrive(h, 1);
+	for (int32_t i = 2; i <= 3; i++) {
+		h->data[i] = link_up(h, record(i).id, COORD_LINK_DATA);
+		h->control[i] = link_up(h, record(i).id, COORD_LINK_CONTROL);
+		fetching_hello_of(h, i, &held[i - 2], 3, 6);
+	}
+}
+
+static const uint32_t group_shares[] = {3, 1};
+
+static void who_holds_its_part_of_a_group_fetches_nothing(void **state)
+{
+	(void)state;
+	struct host h;
+	struct msg m;
+	const struct layer_part held[] = {layer_part_of(2, 0, SPLIT_GATHER, group_shares), layer_part_of(2, 1, SPLIT_GATHER, group_shares)};
+	start_group(&h, held);
+	assert_false(sent(&h, h.control[2], MSG_PREPARE, &m) || sent(&h, h.control[3], MSG_PREPARE, &m));
+	be_ready(&h, 3);
+	assert_int_equal(stage_of(&h, 2), 1);
+	assert_int_equal(stage_of(&h, 3), 1);
+	stop(&h);
+}
+
+static void who_lacks_its_part_of_a_group_is_asked_for_that_part(void **state)
+{
+	(void)state;
+	struct host h;
+	struct msg m;
+	const struct layer_part held[] = {layer_part_of(2, 0, SPLIT_GATHER, group_shares), layer_part_of(2, 1, SPLIT_GATHER, group_shares)};
+	start_group(&h, held);
+	be_ready(&h, 3);
+	down(&h, h.control[3], false);
+	h.now += 5 * S;
+	tick(&h);
+	be_ready(&h, 2); // node 2 has fetched what it lacked, and goes on alone
+	arrive_without_file(&h, 3);
+	h.now += 2 * S;
+	tick(&h);
+	uint64_t serial;
+	struct layer_spans layers = asked(&h, 3, &serial);
+	assert_int_equal(layers.at[0].begin, 3);
+	assert_true(sent(&h, h.control[3], MSG_PREPARE, &m));
+	assert_true(layer_part_equal(&m.u.prepare.part, &held[1]));
+	assert_int_equal(stage_of(&h, 3), -1);
+	prepared(&h, 3, serial, "");
+	be_ready(&h, 3);
+	assert_int_equal(stage_of(&h, 3), 1);
+	stop(&h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -363,6 +434,8 @@ int main(void)
 		cmocka_unit_test(a_restarted_coordinator_believes_what_nodes_hold),
 		cmocka_unit_test(a_prospect_that_is_fetched_for_takes_no_newcomers_after_a_minute),
 		cmocka_unit_test(a_chain_of_a_placement_keeps_its_plan_while_a_spare_has_nothing),
+		cmocka_unit_test(who_holds_its_part_of_a_group_fetches_nothing),
+		cmocka_unit_test(who_lacks_its_part_of_a_group_is_asked_for_that_part),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,7 +192,10 @@ static void send_control(struct world *w, size_t link)
 		m.u.hello.epoch.v = b & 0x80 ? v.epoch.v : 0;
 		m.u.hello.kept = b & 0x40;
 		m.u.hello.fetches = b & 0x10;
-		m.u.hello.held.bits[0] = b & 0x10 ? b : 0;
+		if (b & 0x10) { // in a group of two, or whole
+			struct layer_part part = layer_part_of(1 + (b & 1), b >> 1 & 1, SPLIT_GATHER, (const uint32_t[]){1, 1});
+			held_add(&m.u.hello.held, &part, &(struct layer_set){{b}});
+		}
 		m.u.hello.layers_max = b & 0x20 ? b & 7 : 0; // with too little room for what it has, too
 		break;
 	case MSG_LOADED:

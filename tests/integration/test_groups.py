@@ -217,18 +217,55 @@ def test_members_that_share_experts_give_one_hash(cluster, tmp_path, wire):
     wait_passed(cluster, "abc", 3 * 3, len(got["prompt_ids"]) + len(got["output_ids"]) - 1)
 
 
-@pytest.mark.deadline(240)
-def test_members_without_a_model_file_fetch_it(cluster):
-    alone = cluster.run_alone(PROMPT, n=6)
-    cluster.serve("--place", "a:1+b:2=30", "--nodes", 2, "--no-node")
-    for name in "ab":
-        path = cluster.folder / ("%s.invite" % name)
+BLOCK = 256 << 10
+
+
+def join_without(cluster, name):
+    path = cluster.folder / ("%s.invite" % name)
+    argv = [] if cluster.state(name).exists() else ["--invite-file", path]
+    if argv:
         path.touch(0o600)
         path.write_text(cluster.invite() + "\n")
-        cluster.start(name, "join", "--state", cluster.state(name), "--name", name, "--listen", "127.0.0.1:0", "--cache", cluster.folder / ("cache-%s" % name),
-                      "--threads", "1", "--no-probe", "--invite-file", path)
+    return cluster.start(name, "join", "--state", cluster.state(name), "--name", name, "--listen", "127.0.0.1:0", "--cache",
+                         cluster.folder / ("cache-%s" % name), "--threads", "1", "--no-probe", *argv)
+
+
+def fetched(cluster, name):
+    """Bytes that a member has fetched since it began, when it has all it wants."""
+    def look():
+        blocks = {n["name"]: n for n in cluster.status()["nodes"]}[name].get("blocks", {})
+        return blocks if blocks.get("state") == "complete" else None
+    return wait_until(look, 60, "the blocks of %s" % name)["bytes_fetched"]
+
+
+@pytest.mark.deadline(240)
+def test_members_without_the_file_fetch_their_parts_of_it(cluster, tmp_path):
+    """Of seven matrices in each layer a member needs its rows, and a block more of each, on average. Who then has more to do fetches what it
+    lacks, and a second start nothing."""
+    n_layers, hidden, ffn, kv = 3, 512, 4096, 256
+    subprocess.run([sys.executable, ROOT / "tools/make_tiny_model.py", tmp_path / "vocab.gguf"], check=True)
+    cluster.model = tmp_path / "made.gguf"
+    subprocess.run([ROOT / "tools/make_model", "--vocab-from", tmp_path / "vocab.gguf", "--shape", "layers=%d,hidden=%d,heads=8,kv_heads=4,ffn=%d" % (
+        n_layers, hidden, ffn), "--type", "F16", "-o", cluster.model], check=True, stderr=subprocess.DEVNULL)
+    layers = n_layers * 2 * hidden * (3 * ffn + 2 * hidden + 2 * kv)
+    alone = cluster.run_alone("the other side", n=6)
+    cluster.serve("--place", "a:3+b:1=%d" % n_layers, "--nodes", 2, "--no-node")
+    for name in "ab":
+        join_without(cluster, name)
     ready_with(cluster, 2)
-    same(cluster.run(PROMPT, n=6), alone)
+    same(cluster.run("the other side", n=6), alone)
+    got = {name: fetched(cluster, name) for name in "ab"}
+    for name, share in (("a", 3), ("b", 1)):
+        part = layers * share // 4
+        assert part <= got[name] <= part + (9 * n_layers + 1) * BLOCK, (part, got)  # with norms, and the header
+    cluster.processes["b"].stop()
+    ready_with(cluster, 1)
+    same(cluster.run("the other side", n=6), alone)
+    assert layers <= fetched(cluster, "a") <= layers + 2 * BLOCK, "what it lacked"
+    join_without(cluster, "b")
+    ready_with(cluster, 2)
+    same(cluster.run("the other side", n=6), alone)
+    assert fetched(cluster, "b") == 0
 
 
 @pytest.mark.deadline(240)

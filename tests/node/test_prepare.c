@@ -173,10 +173,49 @@ static void a_lost_coordinator_does_not_end_a_fetch_and_the_next_hears_what_is_h
 	done(&h, id, OK);
 	h.control = up(&h, 0, NODE_LINK_CONTROL);
 	assert_true(sent(&h, MSG_HELLO, &m) && m.u.hello.fetches);
+	struct layer_set held = held_of(&m.u.hello.held, &(struct layer_part){0});
 	for (int32_t i = 0; i < 8; i++)
-		assert_int_equal(layer_set_has(&m.u.hello.held, i), i >= 2);
+		assert_int_equal(layer_set_has(&held, i), i >= 2);
 	prepare(&h, 1, 4, 8); // another run counts from below
 	assert_int_equal(count_fx(&h, NODE_FX_PREPARE), 1);
+	stop(&h);
+}
+
+static void a_member_of_a_group_fetches_its_part_and_says_so(void **state)
+{
+	(void)state;
+	struct host h;
+	struct msg m = {.type = MSG_PREPARE, .u.prepare = {.serial = 5, .layers = layer_spans_one(4, 8)}};
+	struct layer_part mine = layer_part_of(2, 1, SPLIT_GATHER, (const uint32_t[]){3, 1}), other = layer_part_of(2, 1, SPLIT_GATHER, (const uint32_t[]){1, 1});
+	start_fetching(&h);
+	m.u.prepare.part = mine;
+	control_on(&h, h.control, &m);
+	uint32_t id = prepare_id(&h);
+	assert_true(layer_part_equal(&find_fx(&h, NODE_FX_PREPARE, 0)->u.prepare.part, &mine));
+	m.u.prepare.serial = 6; // the same layers, cut anew
+	m.u.prepare.part = other;
+	control_on(&h, h.control, &m);
+	assert_int_equal(count_fx(&h, NODE_FX_STOP_PREPARE), 1);
+	done(&h, id, ERR_CANCELLED);
+	assert_false(sent(&h, MSG_PREPARED, &m));
+	done(&h, prepare_id(&h), OK);
+	assert_true(sent(&h, MSG_PREPARED, &m) && m.u.prepared.serial == 6);
+	plan(&h, 1, 0, 0);
+	loaded(&h, OK); // layers 2 and 3, whole: what was fetched before may have made room
+	prepare(&h, 7, 4, 6);
+	done(&h, prepare_id(&h), OK);
+	m = (struct msg){.type = MSG_PREPARE, .u.prepare = {.serial = 8, .layers = layer_spans_one(4, 8), .part = mine}};
+	control_on(&h, h.control, &m);
+	done(&h, prepare_id(&h), OK);
+	down(&h, h.control, false);
+	h.control = up(&h, 0, NODE_LINK_CONTROL);
+	assert_true(sent(&h, MSG_HELLO, &m));
+	struct layer_spans engine = layer_spans_one(2, 4), fetched = layer_spans_one(4, 8);
+	struct layer_part whole = {0};
+	assert_true(held_covers(&m.u.hello.held, &whole, &engine) && held_covers(&m.u.hello.held, &mine, &fetched));
+	struct layer_set all = held_of(&m.u.hello.held, &whole);
+	assert_false(layer_set_has(&all, 4) || layer_set_has(&all, 5));
+	assert_false(held_covers(&m.u.hello.held, &other, &fetched));
 	stop(&h);
 }
 
@@ -247,6 +286,7 @@ int main(void)
 		cmocka_unit_test(the_newest_of_two_plans_is_loaded_when_the_fetch_ends),
 		cmocka_unit_test(an_engine_computes_while_its_node_fetches),
 		cmocka_unit_test(a_lost_coordinator_does_not_end_a_fetch_and_the_next_hears_what_is_held),
+		cmocka_unit_test(a_member_of_a_group_fetches_its_part_and_says_so),
 		cmocka_unit_test(a_part_beyond_the_model_is_refused),
 		cmocka_unit_test(who_has_the_file_has_every_part),
 		cmocka_unit_test(a_machine_that_fetches_is_not_measured),

@@ -24,6 +24,14 @@ static void fill_peer(struct msg_peer *p, uint8_t from)
 	text_copy(p->name, NAME_CAP, "k\xc3\xbc" "che");
 }
 
+static void fill_held(struct held_layers *held)
+{
+	const struct layer_set whole = layer_set_of(&(struct layer_spans){2, {{0, 3}, {17, 18}}}), shared = layer_set_of(&(struct layer_spans){1, {{4, 9}}});
+	const struct layer_part part = layer_part_of(2, 1, SPLIT_MIXED, (const uint32_t[]){3, 1});
+	held_add(held, &(struct layer_part){0}, &whole);
+	held_add(held, &part, &shared);
+}
+
 void msg_sample(enum msg_type type, struct msg *m)
 {
 	memset(m, 0, sizeof *m);
@@ -38,7 +46,7 @@ void msg_sample(enum msg_type type, struct msg *m)
 		fill_addresses(&m->u.hello.addresses);
 		m->u.hello.epoch.v = 11;
 		m->u.hello.fetches = true;
-		m->u.hello.held = layer_set_of(&(struct layer_spans){2, {{0, 3}, {17, 18}}});
+		fill_held(&m->u.hello.held);
 		break;
 	case MSG_WELCOME:
 		text_copy(m->u.welcome.name, NAME_CAP, "attic-pi");
@@ -108,6 +116,7 @@ void msg_sample(enum msg_type type, struct msg *m)
 	case MSG_PREPARE:
 		m->u.prepare.serial = 3;
 		m->u.prepare.layers = (struct layer_spans){2, {{10, 20}, {30, 34}}};
+		m->u.prepare.part = layer_part_of(3, 2, SPLIT_REDUCE, (const uint32_t[]){7, 0, 1});
 		break;
 	case MSG_PREPARED:
 		m->u.prepared.serial = 3;
