@@ -143,6 +143,7 @@ static enum err fill_core(struct cluster_host *h, const struct options *o, int32
 		.hop_credits = HOP_CREDITS_DEFAULT,
 		.n_rounds = o->rounds,
 		.n_split = o->split.n,
+		.may_group = !o->no_groups,
 		.by_cost = o->plan == PLAN_BY_COST && serve->listen != NULL,
 		.n_chains = o->replicas,
 		.limits.nodes_max = o->replicas > 1 ? SWARM_NODES_MAX : 0,

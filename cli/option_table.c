@@ -96,6 +96,8 @@ static const struct option table[] = {
 		.min = 1, .max = ROUNDS_MAX, .placeholder = "K",
 		.help = "trips of a token round the machines, by hand when it is more than 1 (fewer where none has so many layers); else the plan chooses, and even ones "
 			"make 1. With more than one, each machine reads the weights of its next layers while others compute"},
+	{.flag = "--no-groups", .key = "cluster.no_groups", .commands = FOR_SERVE | FOR_PLAN, .kind = OPTION_BOOL, .offset = AT(no_groups),
+		.help = "plan each layer on one machine; else machines with good links share layers where that is faster"},
 	{.flag = "--no-node", .key = "cluster.no_node", .commands = FOR_SERVE, .kind = OPTION_BOOL, .offset = AT(no_node),
 		.help = "hold no layers on this machine"},
 	{.flag = "--nodes", .key = "cluster.nodes", .commands = FOR_SERVE, .kind = OPTION_INT, .offset = AT(nodes), .preset = "0",
@@ -287,8 +289,6 @@ static const struct option table[] = {
 	{.flag = "--coordinator", .commands = FOR_PLAN, .kind = OPTION_NAME, .offset = AT(plan_head), .placeholder = "NAME", .preset_words = "the file's, else its first machine",
 		.help = "the machine that takes requests and computes the output head"},
 	{.flag = "--svg", .commands = FOR_PLAN, .kind = OPTION_PATH, .offset = AT(sim_svg), .placeholder = "FILE", .help = "draw the ring, and who does what when"},
-	{.flag = "--no-groups", .commands = FOR_PLAN, .kind = OPTION_BOOL, .offset = AT(plan_no_groups),
-		.help = "no machines that compute each layer together; a running cluster is planned without them"},
 	{.flag = "--no-what-if", .commands = FOR_PLAN, .kind = OPTION_BOOL, .offset = AT(plan_no_what_if), .help = "leave out what other machines and links would change"},
 
 	// Every command

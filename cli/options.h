@@ -217,7 +217,7 @@ struct options {
 	const char *plan_order;
 	const char *plan_layers;    // "NAME=N,..."
 	const char *plan_head;      // the coordinator; NULL: the file's
-	bool plan_no_groups;
+	bool no_groups;
 	bool plan_no_what_if;
 
 	uint8_t origins[OPTIONS_MAX]; // enum option_origin of each entry

@@ -154,7 +154,7 @@ enum err plan_want_fill(const struct options *o, struct plan_report *r, struct e
 		.rounds_max = o->plan_rounds,
 		.head_layers = o->plan_head_layers,
 		.limits = r->limits,
-		.allow_groups = o->plan_cluster != NULL && !o->plan_no_groups, // a running cluster is given none by its planner
+		.allow_groups = !o->no_groups,
 	};
 	for (int32_t i = 0; i < s->n_devices; i++)
 		r->limits[i] = (struct solve_limit){.layers_max = LAYERS_MAX, .is_trusted = !s->stations[i].is_untrusted};

@@ -124,7 +124,7 @@ struct proposal {
 	enum err err;   // no figures, or no plan
 	struct plan plan;
 	double token_s, current_s, move_s; // of PLANNED
-	char left_out[REASON_CAP];         // likewise
+	char left_out[REASON_CAP], groups[REASON_CAP]; // likewise
 	int64_t look_ns;        // when the solver is asked again
 	int64_t gain_since_ns;  // its answers have been worth a change since then; 0: they are not
 	int64_t next_change_ns; // no change for speed before

@@ -20,10 +20,14 @@ static int32_t effects_max(const struct coordinator_config *config)
 #define PLAN_BYTES 3072      // of one stage's part; a step may send those of every chain
 #define PEER_BYTES 1400      // of each other member of its group
 
-// group_bytes: each member of a group is told of each other one. A group only loses members.
+// group_bytes: each member of a group is told of each other one. A group of a placement only loses members; a planner's may be as large as any.
 static size_t group_bytes(const struct coordinator_config *config)
 {
-	size_t n_peers = 0;
+	size_t n_peers = 0, n_most = (size_t)coordinator_n_chains(config) * STAGES_MAX;
+	if (config->by_cost && config->may_group) {
+		n_most = n_most < (size_t)coordinator_n_members_max(config) ? n_most : (size_t)coordinator_n_members_max(config);
+		return n_most * (GROUP_MEMBERS_MAX - 1) * PEER_BYTES;
+	}
 	for (int32_t i = 0; config->placement != NULL && i < coordinator_n_chains(config); i++)
 		for (int32_t k = 0; k < config->placement[i].n_stages; k++)
 			n_peers += (size_t)config->placement[i].stages[k].n_members * (size_t)(config->placement[i].stages[k].n_members - 1);

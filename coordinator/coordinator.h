@@ -100,6 +100,7 @@ struct coordinator_config {
 	int32_t n_split;       // 0: no split is given
 	enum split_mode group_mode; // of the placement's groups
 	enum wire_type group_payload;
+	bool may_group;        // plans by cost: machines may share layers
 	bool by_cost;          // without one, and without a placement, layers go where PLANNED says; else evenly over who is there
 	int32_t n_nodes_min;   // joined nodes without which there is no plan
 	bool has_local_node;   // the coordinator's machine is stage 0
@@ -227,6 +228,7 @@ struct coord_event {
 			uint32_t id;
 			enum err err; // some member's figures are not known, or no plan can be
 			const char *text; // why; when OK, who is left out and why, or ""
+			const char *groups; // when OK: who shares layers and why, or why nobody does, or ""; NULL as ""
 			const struct plan *plan; // when OK: over members of the effect, the node on this machine first if it is in
 			double token_s;   // predicted; with the same figures current_s of the plan of the effect. INFINITY: none, or it cannot be
 			double current_s;
@@ -430,6 +432,7 @@ struct coord_chain_status {
 	int32_t n_rounds;
 	double predicted_s;           // per token, as the planner saw this plan last; 0: it was not asked about it
 	char left_out[REASON_CAP];    // machines it does not use, and why; ""
+	char groups[REASON_CAP];      // machines that share layers in it and why, or why none do; ""
 };
 
 struct coord_status {

@@ -58,6 +58,7 @@ enum err plan_solve_begin(const struct coordinator *c, const struct coord_effect
 			.rounds_min = has_rounds ? c->config.n_rounds : 1,
 			.rounds_max = has_rounds ? c->config.n_rounds : SOLVE_ROUNDS_MAX,
 			.limits = out->limits,
+			.allow_groups = c->config.may_group,
 		},
 		.nodes = out->nodes,
 		.current = out->has_current ? &out->current : NULL,

@@ -20,6 +20,7 @@
 #define SETTLED_NS (3600 * SECOND_NS) // a plan that lasted this long was no swing
 #define GAIN_IDLE 0.05
 #define GAIN_BUSY 0.10
+#define GROUPS_FACTOR 2.0 // of both, where groups are formed, dissolved or have other members
 #define COST_FACTOR 2.0
 
 static const struct backoff_limits change_backoff = {.first_ns = 120 * SECOND_NS, .max_ns = 1800 * SECOND_NS};
@@ -109,12 +110,21 @@ static int64_t n_positions_kept(const struct coordinator *c, const struct chain 
 	return n;
 }
 
-// n_layers_moved counts the layers of `to` that its machine does not have under `from`.
+// is_same_part: as recovery_note_part has it, the keys and values of a layer's part are of use to the same part only.
+static bool is_same_part(const struct plan_group *a, const struct plan_group *b)
+{
+	return a->n == b->n && a->mode == b->mode && memcmp(a->shares, b->shares, sizeof a->shares) == 0 && memcmp(a->nodes, b->nodes, sizeof a->nodes) == 0;
+}
+
+// n_layers_moved counts the layers of `to` that its machine does not have under `from`, or of which its group does not have the same parts.
 static int32_t n_layers_moved(const struct plan *from, const struct plan *to)
 {
 	int32_t n = 0;
-	for (int32_t i = 0; i < to->n_stages; i++) { // of plans that it made, which have no groups
+	for (int32_t i = 0; i < to->n_stages; i++) {
+		const struct plan_group *who = &to->stages[i].who;
 		const struct plan_stage *old = plan_find(from, plan_lead(&to->stages[i]));
+		if (old != NULL && (old->who.n > 1 || who->n > 1) && !is_same_part(&old->who, who))
+			old = NULL;
 		for (int32_t r = 0; r < to->stages[i].layers.n; r++)
 			for (int32_t layer = to->stages[i].layers.at[r].begin; layer < to->stages[i].layers.at[r].end; layer++)
 				n += old == NULL || layer_spans_find(&old->layers, layer) < 0;
@@ -122,15 +132,39 @@ static int32_t n_layers_moved(const struct plan *from, const struct plan *to)
 	return n;
 }
 
+static const struct plan_group *group_of(const struct plan *p, struct node_id node)
+{
+	const struct plan_stage *st = plan_find(p, node);
+	return st != NULL && st->who.n > 1 ? &st->who : NULL;
+}
+
+static bool keeps_groups_of(const struct plan *a, const struct plan *b)
+{
+	for (struct plan_seat s = {0}; plan_has_seat(a, s); s = plan_seat_after(a, s)) {
+		const struct plan_group *g = group_of(a, plan_node(a, s)), *h = group_of(b, plan_node(a, s));
+		for (int32_t k = 0; g != NULL && k < g->n; k++)
+			if (h == NULL || h->n != g->n || plan_group_find(h, g->nodes[k]) < 0)
+				return false;
+	}
+	return true;
+}
+
+// least_gain is what another plan must save of a token's time. What exchanges take is known less well than what hops do, and looks different
+// while there are none: machines that begin or cease to share layers must gain more, so that a cluster does not swing between the two.
+static double least_gain(const struct plan *from, const struct plan *to, double gain)
+{
+	return keeps_groups_of(from, to) && keeps_groups_of(to, from) ? gain : GROUPS_FACTOR * gain;
+}
+
 static bool is_worth_it(const struct coordinator *c, const struct chain *ch)
 {
 	const struct proposal *p = &ch->proposal;
 	double saved_s = p->current_s - p->token_s;
 	if (sessions_count_active(c, ch) == 0)
-		return saved_s >= GAIN_IDLE * p->current_s;
+		return saved_s >= least_gain(&ch->plan, &p->plan, GAIN_IDLE) * p->current_s;
 	double share = (double)n_layers_moved(&ch->plan, &p->plan) / ch->plan.n_layers;
 	double again_s = (double)n_positions_kept(c, ch) * share * p->token_s;
-	return saved_s >= GAIN_BUSY * p->current_s && n_tokens_left(c, ch) * saved_s > COST_FACTOR * (p->move_s + again_s);
+	return saved_s >= least_gain(&ch->plan, &p->plan, GAIN_BUSY) * p->current_s && n_tokens_left(c, ch) * saved_s > COST_FACTOR * (p->move_s + again_s);
 }
 
 // look_at_gain decides whether the plan of a chain that runs shall give way to the answer.
@@ -146,6 +180,8 @@ static void look_at_gain(struct coordinator *c, struct chain *ch, struct coord_e
 	if (c->now_ns - p->gain_since_ns < PERSIST_NS || c->now_ns < p->next_change_ns)
 		return;
 	coord_log(fx, LOG_INFO, "a better plan: %.3g ms a token instead of %.3g", p->token_s * 1e3, p->current_s * 1e3);
+	if (p->groups[0] != '\0')
+		coord_log(fx, LOG_INFO, "layers shared by %s", p->groups);
 	if (c->now_ns - p->next_change_ns > SETTLED_NS)
 		backoff_reset(&p->changes);
 	p->next_change_ns = c->now_ns + backoff_next_ns(&p->changes);
@@ -163,8 +199,10 @@ void proposals_status(const struct chain *ch, struct coord_chain_status *out)
 		return;
 	bool is_it = planning_same_stages(&p->plan, &ch->plan);
 	out->predicted_s = is_it ? p->token_s : p->current_s < INFINITY ? p->current_s : 0;
-	if (is_it)
-		text_copy(out->left_out, sizeof out->left_out, p->left_out);
+	if (!is_it)
+		return;
+	text_copy(out->left_out, sizeof out->left_out, p->left_out);
+	text_copy(out->groups, sizeof out->groups, p->groups);
 }
 
 static struct chain *find_asked(struct coordinator *c, uint32_t id)
@@ -173,6 +211,14 @@ static struct chain *find_asked(struct coordinator *c, uint32_t id)
 		if (c->chains[i].proposal.id == id)
 			return &c->chains[i];
 	return NULL;
+}
+
+// log_plan says what comes: who is left out, and who shares layers.
+static void log_plan(const struct proposal *p, struct coord_effects *fx)
+{
+	coord_log(fx, LOG_INFO, "planned: %.3g ms a token%s%s", p->token_s * 1e3, p->left_out[0] != '\0' ? "; left out: " : "", p->left_out);
+	if (p->groups[0] != '\0')
+		coord_log(fx, LOG_INFO, "layers shared by %s", p->groups);
 }
 
 void proposals_on_planned(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)
@@ -195,8 +241,9 @@ void proposals_on_planned(struct coordinator *c, const struct coord_event *ev, s
 	p->current_s = ev->u.planned.current_s;
 	p->move_s = ev->u.planned.move_s;
 	text_copy(p->left_out, sizeof p->left_out, ev->u.planned.text);
+	text_copy(p->groups, sizeof p->groups, ev->u.planned.groups != NULL ? ev->u.planned.groups : "");
 	if (p->is_wanted)
-		coord_log(fx, LOG_INFO, "planned: %.3g ms a token%s%s", p->token_s * 1e3, ev->u.planned.text[0] != '\0' ? "; left out: " : "", ev->u.planned.text);
+		log_plan(p, fx);
 	if (!p->is_wanted && ch->plan_state == PLAN_READY)
 		look_at_gain(c, ch, fx);
 }

@@ -30,7 +30,7 @@ struct set {
 bool group_may(const struct solver *s, int32_t device)
 {
 	const struct solve_limit *l = s->w->limits ? &s->w->limits[device] : NULL;
-	return l == NULL || (l->layers_min <= 1 && l->layers_max >= s->n_layers);
+	return l == NULL || (l->layers_min <= 1 && l->layers_max > l->layers_min); // not so many by hand
 }
 
 // rate_of is that of the accelerator where it holds an even part of the model.
@@ -175,7 +175,8 @@ static double room_of(const struct solver *s, int32_t device, int32_t n_layers)
 	double layer = (double)s->w->shape->layer_bytes + (double)s->w->shape->kv_bytes * (double)s->w->params.kv_alloc;
 	double room = (double)d->cap_bytes - (double)d->reserved_bytes + (double)d->accel_bytes;
 	room -= device == s->w->head ? (double)s->w->shape->head_bytes : 0;
-	return room / layer / n_layers;
+	double most = s->w->limits ? s->w->limits[device].layers_max : n_layers;
+	return solve_least(room / layer, most) / n_layers;
 }
 
 // share_by_rates deals a layer in as many parts as its mode has, one after the other to whom it makes slowest least; first while memory holds them, then

@@ -32,13 +32,30 @@ int32_t group_moves_layers_of(const struct cost_plan *p, int32_t device)
 	return 0;
 }
 
+// part_of returns how many layers' worth a device holds: of a group's, its share of them, rounded up.
+static int32_t part_of(const struct cost_plan *p, int32_t device)
+{
+	int32_t n_layers = group_moves_layers_of(p, device);
+	for (int32_t i = 0; i < p->n_groups; i++) {
+		const struct cost_group *g = &p->groups[i];
+		uint64_t sum = 0, own = 0;
+		for (int32_t m = 0; m < g->n_members; m++) {
+			sum += g->shares[m];
+			own += g->devices[m] == device ? g->shares[m] : 0;
+		}
+		if (group_has(g, device) && sum > 0)
+			return own == 0 ? 1 : (int32_t)(((uint64_t)n_layers * own + sum - 1) / sum);
+	}
+	return n_layers;
+}
+
 static bool keeps_wants(const struct solver *s, const struct cost_plan *p)
 {
 	int32_t n = p->n_stages;
 	for (int32_t i = 0; i < p->n_groups; i++)
 		n += p->groups[i].n_members - 1;
 	for (int32_t d = 0; s->w->limits && d < s->w->cluster->n_devices; d++) {
-		int32_t l = group_moves_layers_of(p, d);
+		int32_t l = part_of(p, d);
 		if (l < s->w->limits[d].layers_min || l > s->w->limits[d].layers_max)
 			return false;
 	}
@@ -52,9 +69,11 @@ bool group_moves_possible(const struct solver *s, const struct cost_plan *p)
 	struct cost_layout l;
 	if (!keeps_wants(s, p) || cost_group_check(&c, NULL) != OK || !(solve_ring_hops_s(s, p) < INFINITY))
 		return false;
-	for (int32_t i = 0; i < p->n_stages; i++)
-		if (p->stages[i].n_layers < 1 || cost_layout_of(&c, i, &l, NULL) != OK)
-			return false;
+	for (int32_t i = 0; i < p->n_stages; i++) {
+		const struct cost_group *g = cost_group_of(p, i);
+		if (p->stages[i].n_layers < 1 || cost_layout_of(&c, i, &l, NULL) != OK || (g && g->mode != GROUP_GATHER && l.n_streamed > 0))
+			return false; // columns that are dealt by lanes stay in memory, and none of them is streamed (engine/lane_sums.h)
+	}
 	return true;
 }
 

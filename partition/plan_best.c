@@ -130,6 +130,30 @@ static void say_left_out(const struct cluster *cl, const struct solve_device_fat
 	}
 }
 
+// say_groups names the members of the first group, or of the nearest to one, with what a layer takes.
+static void say_groups(const struct cluster *cl, const struct solve_result *r, char words[REASON_CAP])
+{
+	const struct solve_group_note *note = &r->groups;
+	char names[REASON_CAP / 2] = "", rest[16] = "";
+	for (int32_t i = 0; i < note->group.n_members; i++) {
+		size_t len = strlen(names);
+		snprintf(names + len, sizeof names - len, "%s%s", i > 0 ? "+" : "", cl->devices[note->group.devices[i]].name);
+	}
+	if (r->plan.n_groups > 1)
+		snprintf(rest, sizeof rest, " (and others)");
+	words[0] = '\0';
+	if (note->why == SOLVE_GROUPS_FORMED)
+		snprintf(words, REASON_CAP, "%s%s: %.3g ms a layer, %.2g of it exchanges, the slowest alone %.3g; without groups %.3g ms a token", names, rest,
+			note->layer_s * 1e3, note->exchange_s * 1e3, note->alone_s * 1e3, note->plain_s * 1e3);
+	else if (note->why == SOLVE_GROUPS_LINKS)
+		snprintf(words, REASON_CAP, "none: %s would take %.3g ms a layer, %.2g of it exchanges, the slowest alone %.3g", names, note->layer_s * 1e3,
+			note->exchange_s * 1e3, note->alone_s * 1e3);
+	else if (note->why == SOLVE_GROUPS_SLOWER)
+		snprintf(words, REASON_CAP, "none: with %s a token would take %.3g ms", names, note->with_s * 1e3);
+	else if (note->why == SOLVE_GROUPS_UNKNOWN || note->why == SOLVE_GROUPS_NO_ROOM)
+		snprintf(words, REASON_CAP, "none: %s", solve_groups_words(note->why));
+}
+
 enum err plan_best(const struct plan_ask *ask, struct arena *scratch, struct solve_device_fate *fates, struct plan_answer *out, struct errmsg *em)
 {
 	struct cost_plan current;
@@ -148,5 +172,6 @@ enum err plan_best(const struct plan_ask *ask, struct arena *scratch, struct sol
 		}
 	}
 	say_left_out(want.cluster, fates, out->words);
+	say_groups(want.cluster, &r, out->groups);
 	return OK;
 }

@@ -17,6 +17,7 @@ struct plan_answer {
 	double current_s; // of the current plan; INFINITY: there is none, or it cannot be (somebody of it is no device of this cluster)
 	double move_s;    // until each machine has read what it does not hold under the current plan
 	char words[REASON_CAP]; // who is left out and why; "" when nobody is
+	char groups[REASON_CAP]; // who shares layers and why, or why nobody does; "" when that is not asked, or nobody could
 };
 
 // plan_best: `fates` has room for n_devices. Errors are those of solve, which says what the arena must have.

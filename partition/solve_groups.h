@@ -18,7 +18,7 @@ struct group_pick {
 	double slowest_s, fastest_s; // what its slowest and its fastest member take for a layer alone
 };
 
-// group_may tells whether the wants let a device be a member; it then holds any number of layers.
+// group_may tells whether the wants let a device be a member; its part of the layers may then still be more than they let it hold.
 bool group_may(const struct solver *s, int32_t device);
 // group_picks fills the best sets, best first; returns how many. worst_s is the most that a layer takes in the plan without groups. *best is the
 // nearest to being one, also where there is none; its n_members is 0 where no two machines may form a group.

@@ -7,11 +7,11 @@
 // add_plan says what the planner predicts, where it was asked.
 static void add_plan(json_t *to, const struct coord_chain_status *ch)
 {
-	char shown[REASON_CAP];
+	char shown[REASON_CAP], groups[REASON_CAP];
 	if (to == NULL || ch->predicted_s <= 0)
 		return;
-	json_object_set_new(to, "plan", json_pack("{s:f, s:i, s:s}", "predicted_ms_per_token", ch->predicted_s * 1e3, "rounds", (int)ch->n_rounds, "left_out",
-		printable_copy(ch->left_out, strlen(ch->left_out), shown, sizeof shown)));
+	json_object_set_new(to, "plan", json_pack("{s:f, s:i, s:s, s:s}", "predicted_ms_per_token", ch->predicted_s * 1e3, "rounds", (int)ch->n_rounds, "left_out",
+		printable_copy(ch->left_out, strlen(ch->left_out), shown, sizeof shown), "groups", printable_copy(ch->groups, strlen(ch->groups), groups, sizeof groups)));
 }
 
 static json_t *chain_json(const struct coord_chain_status *ch)

@@ -56,6 +56,7 @@ static void tell(struct coord_planner *pl, uint32_t id, enum err err, const char
 	ev.u.planned.text = text;
 	if (err == OK) {
 		ev.u.planned.plan = &a->plan;
+		ev.u.planned.groups = a->groups;
 		ev.u.planned.token_s = a->token_s;
 		ev.u.planned.current_s = a->current_s;
 		ev.u.planned.move_s = a->move_s;
