@@ -144,7 +144,8 @@ static void print_summary(FILE *to, const struct check_summary *s, double second
 	fprintf(to, "seeds with several chains %" PRIu64 ", with an answer that went on in another one %" PRIu64 "\n", s->seeds_with_chains, s->seeds_with_move);
 	fprintf(to, "seeds with groups %" PRIu64 ": %u in plans, %u exchanges, %u forwards given up, %u members of a running plan lost\n", s->seeds_with_groups,
 		c->n_shared, c->n_exchanges, c->n_given_up, c->n_group_losses);
-	fprintf(to, "seeds with plans by cost %" PRIu64 ", with a move to a better one %" PRIu64 "\n", s->seeds_by_cost, s->seeds_with_better);
+	fprintf(to, "seeds with plans by cost %" PRIu64 ", of which groups may be %" PRIu64 "; with a move to a better one %" PRIu64 "\n", s->seeds_by_cost,
+		s->seeds_may_group, s->seeds_with_better);
 	fprintf(to, "%u plans of a piped ring; %u batches of lost layers only, %u states fetched from what a stage had kept\n", c->n_piped, c->n_partial, c->n_fetched);
 	fprintf(to, "%u states kept on disk, %u read back, %u writes or reads refused or damaged\n", c->n_kept_disk, c->n_fetched_disk, c->n_disk_refused);
 	fprintf(to, "%u parts fetched before a plan counted on them, %u loads that waited for blocks\n", c->n_prepared, c->n_waited);
@@ -164,8 +165,8 @@ static void print_json(FILE *to, const struct check_summary *s, double seconds)
 	for (int i = 0; i < SIM_N_FAULTS; i++)
 		fprintf(to, "%s\"%s\": [%" PRIu64 ", %" PRIu64 "]", i > 0 ? ", " : "", fault_word((enum sim_fault_class)i), s->drawn[i], s->done[i]);
 	fprintf(to, "}, \"double_losses\": %" PRIu64 ", \"recovered\": %" PRIu64 ", \"replanned\": %" PRIu64 ", \"chains\": %" PRIu64 ", \"moved\": %" PRIu64
-		", \"groups\": %" PRIu64 ", \"by_cost\": %" PRIu64 ", \"better\": %" PRIu64 ", \"failures\": [", s->seeds_with_double_loss, s->seeds_with_recovery, s->seeds_with_replan, s->seeds_with_chains, s->seeds_with_move,
-		s->seeds_with_groups, s->seeds_by_cost, s->seeds_with_better);
+		", \"groups\": %" PRIu64 ", \"by_cost\": %" PRIu64 ", \"planned_groups\": %" PRIu64 ", \"better\": %" PRIu64 ", \"failures\": [", s->seeds_with_double_loss, s->seeds_with_recovery, s->seeds_with_replan, s->seeds_with_chains, s->seeds_with_move,
+		s->seeds_with_groups, s->seeds_by_cost, s->seeds_may_group, s->seeds_with_better);
 	for (uint32_t i = 0; i < s->n_failures; i++)
 		fprintf(to, "%s%" PRIu64, i > 0 ? ", " : "", s->failures[i].seed);
 	fprintf(to, "]}\n");

@@ -112,7 +112,7 @@ static void print_plan(const json_t *of, const char *name)
 		printf(", in %lld rounds", number(p, "rounds"));
 	printf("%s%s\n", text(p, "left_out")[0] != '\0' ? "; left out: " : "", text(p, "left_out"));
 	if (text(p, "groups")[0] != '\0')
-		printf("%s: layers shared by %s\n", name, text(p, "groups"));
+		printf("%s: %s\n", name, text(p, "groups"));
 }
 
 // print_profile: what a machine can do, as it was measured there.

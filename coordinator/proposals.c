@@ -181,7 +181,7 @@ static void look_at_gain(struct coordinator *c, struct chain *ch, struct coord_e
 		return;
 	coord_log(fx, LOG_INFO, "a better plan: %.3g ms a token instead of %.3g", p->token_s * 1e3, p->current_s * 1e3);
 	if (p->groups[0] != '\0')
-		coord_log(fx, LOG_INFO, "layers shared by %s", p->groups);
+		coord_log(fx, LOG_INFO, "%s", p->groups);
 	if (c->now_ns - p->next_change_ns > SETTLED_NS)
 		backoff_reset(&p->changes);
 	p->next_change_ns = c->now_ns + backoff_next_ns(&p->changes);
@@ -218,7 +218,7 @@ static void log_plan(const struct proposal *p, struct coord_effects *fx)
 {
 	coord_log(fx, LOG_INFO, "planned: %.3g ms a token%s%s", p->token_s * 1e3, p->left_out[0] != '\0' ? "; left out: " : "", p->left_out);
 	if (p->groups[0] != '\0')
-		coord_log(fx, LOG_INFO, "layers shared by %s", p->groups);
+		coord_log(fx, LOG_INFO, "%s", p->groups);
 }
 
 void proposals_on_planned(struct coordinator *c, const struct coord_event *ev, struct coord_effects *fx)

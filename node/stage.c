@@ -396,13 +396,22 @@ void stage_on_frame(struct node *n, struct node_link *l, const uint8_t *data, si
 	}
 }
 
+// is_first_visit tells whether a step comes to the other members of the group for the first time: not before the first round in which it has layers.
+static bool is_first_visit(const struct node *n, const struct work *w)
+{
+	for (int32_t r = 0; r < w->round; r++)
+		if (n->plan.layers.at[r].begin < n->plan.layers.at[r].end)
+			return false;
+	return true;
+}
+
 // begin_in_group tells the other members what n->items are.
 static void begin_in_group(struct node *n, const struct task *t, int32_t n_tokens, struct node_effects *fx)
 {
 	struct part_start s = {.layer_begin = t->layer_begin, .layer_end = t->layer_end, .wire = n->plan.wire, .n_items = n->n_items, .n_tokens = n_tokens};
 	for (int32_t i = 0; i < n->n_items; i++) {
 		const struct work *w = &n->work[n->items[i].buf];
-		bool is_first = (w->step.flags & STEP_FIRST) != 0 && w->round == 0 && w->step.pos == 0 && is_whole(n, &w->step);
+		bool is_first = (w->step.flags & STEP_FIRST) != 0 && is_first_visit(n, w) && w->step.pos == 0 && is_whole(n, &w->step);
 		s.items[i] = (struct part_item){.session = w->step.session, .slot = n->items[i].slot, .pos = n->items[i].pos, .n_tokens = n->items[i].n_tokens,
 			.is_first = is_first};
 	}

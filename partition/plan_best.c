@@ -143,15 +143,15 @@ static void say_groups(const struct cluster *cl, const struct solve_result *r, c
 		snprintf(rest, sizeof rest, " (and others)");
 	words[0] = '\0';
 	if (note->why == SOLVE_GROUPS_FORMED)
-		snprintf(words, REASON_CAP, "%s%s: %.3g ms a layer, %.2g of it exchanges, the slowest alone %.3g; without groups %.3g ms a token", names, rest,
+		snprintf(words, REASON_CAP, "%s%s share layers: %.3g ms for one, %.2g of it exchanges, %.3g by the slowest alone; without groups %.3g ms a token", names, rest,
 			note->layer_s * 1e3, note->exchange_s * 1e3, note->alone_s * 1e3, note->plain_s * 1e3);
 	else if (note->why == SOLVE_GROUPS_LINKS)
-		snprintf(words, REASON_CAP, "none: %s would take %.3g ms a layer, %.2g of it exchanges, the slowest alone %.3g", names, note->layer_s * 1e3,
+		snprintf(words, REASON_CAP, "no layers are shared: %s would take %.3g ms for one, %.2g of it exchanges, the slowest alone %.3g", names, note->layer_s * 1e3,
 			note->exchange_s * 1e3, note->alone_s * 1e3);
 	else if (note->why == SOLVE_GROUPS_SLOWER)
-		snprintf(words, REASON_CAP, "none: with %s a token would take %.3g ms", names, note->with_s * 1e3);
+		snprintf(words, REASON_CAP, "no layers are shared: with %s doing so a token would take %.3g ms", names, note->with_s * 1e3);
 	else if (note->why == SOLVE_GROUPS_UNKNOWN || note->why == SOLVE_GROUPS_NO_ROOM)
-		snprintf(words, REASON_CAP, "none: %s", solve_groups_words(note->why));
+		snprintf(words, REASON_CAP, "no layers are shared: %s", solve_groups_words(note->why));
 }
 
 enum err plan_best(const struct plan_ask *ask, struct arena *scratch, struct solve_device_fate *fates, struct plan_answer *out, struct errmsg *em)

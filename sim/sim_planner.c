@@ -43,18 +43,39 @@ static int32_t draw_members(struct sim_world *w, struct sim_ask *a)
 	return n < n_layers ? n : n_layers;
 }
 
+// draw_groups puts members that follow each other into one group, in any mode and shares, or through a hub; returns how many stages there are.
+static int32_t draw_groups(struct sim_world *w, const struct node_id *nodes, int32_t n, struct plan_group *out)
+{
+	int32_t n_stages = 0;
+	for (int32_t i = 0; i < n;) {
+		struct plan_group *g = &out[n_stages++];
+		*g = plan_group_one(nodes[i++]);
+		while (w->config.may_group && i < n && g->n < GROUP_MEMBERS_MAX && rng_below(&w->rng_plan, 2) == 0) {
+			g->shares[g->n] = (uint32_t)rng_below(&w->rng_plan, 5);
+			g->nodes[g->n++] = nodes[i++];
+		}
+		if (g->n == 1)
+			continue;
+		g->mode = (enum split_mode)rng_below(&w->rng_plan, N_SPLIT_MODES);
+		if (g->mode == SPLIT_GATHER && rng_below(&w->rng_plan, 2) == 0)
+			g->hub = 1 + (int32_t)rng_below(&w->rng_plan, (uint64_t)g->n);
+	}
+	return n_stages;
+}
+
 static void draw_plan(struct sim_world *w, struct sim_ask *a, struct plan *out)
 {
 	int32_t layers[STAGES_MAX];
 	const char *names[STAGES_MAX];
-	int32_t n = draw_members(w, a);
+	struct plan_group groups[STAGES_MAX];
+	int32_t n = draw_groups(w, a->nodes, draw_members(w, a), groups);
 	for (int32_t i = 0; i < n; i++) {
 		layers[i] = 1;
 		names[i] = "";
 	}
 	for (int32_t left = w->model.config.n_layers - n; left > 0; left--)
 		layers[rng_below(&w->rng_plan, (uint64_t)n)]++;
-	struct plan_want want = {.nodes = a->nodes, .n = n, .n_layers = w->model.config.n_layers, .n_rounds = 1 + (int32_t)rng_below(&w->rng_plan, ROUNDS_DRAWN)};
+	struct plan_want want = {.groups = groups, .n = n, .n_layers = w->model.config.n_layers, .n_rounds = 1 + (int32_t)rng_below(&w->rng_plan, ROUNDS_DRAWN)};
 	struct errmsg em;
 	enum err e = plan_given(&want, names, layers, out, &em);
 	ASSERT(e == OK);

@@ -176,6 +176,15 @@ static void draw_groups(struct trial *t)
 	c->group_mode = (enum split_mode)rng_below(&r, N_SPLIT_MODES);
 }
 
+// draw_planned_groups: in half of the worlds with plans by cost these may have groups.
+static void draw_planned_groups(struct trial *t)
+{
+	struct sim_config *c = &t->config;
+	if (!c->by_cost || t->p->model != NULL || sim_mix(t->p->seed, 80) % 2 == 0)
+		return;
+	c->may_group = c->model.is_shared = t->r->may_group = true;
+}
+
 // draw_fetchers: in a third of the worlds some machines have no model file. A seed of its own, so that the other draws stay what they are.
 static void draw_fetchers(struct trial *t)
 {
@@ -215,6 +224,7 @@ static void draw_shape(struct trial *t)
 	c->n_rounds = t->p->scenario == NULL && rounds % 3 == 0 ? (int32_t)(2 + rounds / 3 % 5) : 1;
 	c->by_cost = t->p->scenario == NULL && c->placement == NULL && sim_mix(t->p->seed, 79) % 3 == 0;
 	t->r->by_cost = c->by_cost;
+	draw_planned_groups(t);
 	if (t->p->model != NULL)
 		c->model = *t->p->model;
 	c->seed = t->p->seed;
@@ -281,7 +291,7 @@ static struct sim_request draw_request(struct trial *t, struct rng *r)
 	if (rng_below(r, 2) == 0)
 		q.sampling = (struct sampling){.temperature = 0.8f, .seed = rng_u64(r)};
 	q.sampling.top_p = 1;
-	if (t->p->scenario != NULL || t->r->n_groups > 0) { // large models take their time, and so do four exchanges a layer on Wi-Fi
+	if (t->p->scenario != NULL || t->r->n_groups > 0 || t->r->may_group) { // large models take their time, and so do four exchanges a layer on Wi-Fi
 		q.n_prompt = q.n_prompt % 24 + 1;
 		q.n_predict = q.n_predict % 16 + 1;
 	}
@@ -387,7 +397,7 @@ static bool is_ready(struct trial *t)
 // wait_for_ends runs until no request is open; what is open after `within_ns` hangs.
 static bool wait_for_ends(struct trial *t, int64_t within_ns, const char *what)
 {
-	if (t->p->scenario != NULL || t->r->n_groups > 0)
+	if (t->p->scenario != NULL || t->r->n_groups > 0 || t->r->may_group)
 		within_ns *= SCENARIO_PATIENCE;
 	int64_t end_ns = sim_world_now_ns(t->w) + within_ns;
 	while (sim_world_n_open(t->w) > 0 && sim_world_now_ns(t->w) < end_ns)

@@ -34,6 +34,7 @@ struct trial_result {
 	int32_t n_chains; // 0: one
 	int32_t n_groups; // stages whose machines share layers, at the beginning
 	bool by_cost;     // the planner was asked
+	bool may_group;   // and its plans may have groups
 	bool encrypted;
 	uint32_t drawn[SIM_N_FAULTS], done[SIM_N_FAULTS]; // faults of each class; done: they had something to work on
 	int32_t n_requests;

@@ -266,6 +266,7 @@ static void init_head(struct sim_world *w)
 	k->hop_credits = c->hop_credits;
 	k->n_rounds = c->n_rounds > 0 ? c->n_rounds : 1;
 	k->by_cost = c->by_cost;
+	k->may_group = c->may_group;
 	k->n_split = c->n_split;
 	memcpy(k->split, c->split, sizeof k->split);
 	k->n_nodes_min = c->n_nodes_min;

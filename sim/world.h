@@ -115,6 +115,7 @@ struct sim_config {
 	int32_t n_slots, ctx_len, chunk_max, hop_credits, n_nodes_min;
 	int32_t n_rounds;        // 0: one
 	int32_t split[STAGES_MAX], n_split;
+	bool may_group;          // and groups with them; the model is shared
 	bool by_cost;            // plans are drawn, as the solver might give them; without a split or a placement
 	int32_t requests_max;    // of the world's life; 0: SIM_REQUESTS_MAX
 	int32_t sessions_max;    // of the coordinator; 0: its default

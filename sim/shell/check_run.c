@@ -103,6 +103,7 @@ static void add_result(struct check_summary *s, uint64_t seed, const struct tria
 	s->seeds_with_groups += r->n_groups > 0;
 	s->seeds_with_move += r->counts.n_moved > 0;
 	s->seeds_by_cost += r->by_cost;
+	s->seeds_may_group += r->may_group;
 	s->seeds_with_better += r->counts.n_better > 0;
 	add_counts(&s->counts, &r->counts);
 	if (r->failed)
@@ -128,6 +129,7 @@ static void add_summary(struct check_summary *to, const struct check_summary *s)
 	to->seeds_with_groups += s->seeds_with_groups;
 	to->seeds_with_move += s->seeds_with_move;
 	to->seeds_by_cost += s->seeds_by_cost;
+	to->seeds_may_group += s->seeds_may_group;
 	to->seeds_with_better += s->seeds_with_better;
 	add_counts(&to->counts, &s->counts);
 	for (uint32_t i = 0; i < s->n_failures; i++)

@@ -32,7 +32,8 @@ struct check_summary {
 	uint64_t drawn[SIM_N_FAULTS], done[SIM_N_FAULTS]; // seeds in which a class was drawn, and in which it had something to work on
 	uint64_t seeds_with_double_loss, seeds_with_recovery, seeds_with_replan;
 	uint64_t seeds_by_cost, seeds_with_better; // the planner was asked; a better plan was moved to
-	uint64_t seeds_with_groups; // machines that share layers
+	uint64_t seeds_with_groups; // machines that share layers, as a placement says
+	uint64_t seeds_may_group;   // as the planner says
 	uint64_t seeds_with_chains, seeds_with_move; // several chains; an answer that went on in another one
 	struct sim_counts counts;
 	uint32_t n_failures;

@@ -342,6 +342,159 @@ static void a_repaired_plan_is_bettered_when_the_answer_has_ended(void **state)
 	stop(&h);
 }
 
+// ---- groups
+
+// pair_of makes the plan in which nodes 1 and 2 share every layer.
+static struct plan pair_of(uint32_t first, uint32_t second)
+{
+	struct plan p = {.n_layers = 6, .n_rounds = 1, .n_stages = 1};
+	p.stages[0] = (struct plan_stage){.who = {.n = 2, .nodes = {record(1).id, record(2).id}, .shares = {first, second}, .mode = SPLIT_MIXED},
+		.layers = layer_spans_one(0, 6)};
+	return p;
+}
+
+// start_pair: two nodes, under the plan in which they share layers.
+static void start_pair(struct host *h)
+{
+	struct coordinator_config config = cost_config();
+	struct plan p = pair_of(3, 1);
+	config.n_nodes_min = 2;
+	config.may_group = true;
+	start(h, &config, 3);
+	arrive(h, 1);
+	arrive(h, 2);
+	struct coord_event ev = {.type = COORD_EV_PLANNED};
+	ev.u.planned.id = ask_id(h);
+	ev.u.planned.plan = &p;
+	ev.u.planned.text = "";
+	ev.u.planned.groups = "node1+node2: fast";
+	ev.u.planned.token_s = 0.1;
+	ev.u.planned.current_s = INFINITY;
+	step(h, &ev);
+	be_ready(h, 2);
+}
+
+static void a_planned_group_is_told_to_its_members_and_said(void **state)
+{
+	(void)state;
+	struct host h;
+	start_pair(&h);
+	assert_layers(&h, 6, 6);
+	assert_int_equal(status(&h).chains[0].n_nodes, 2);
+	assert_string_equal(status(&h).chains[0].groups, "node1+node2: fast");
+	stop(&h);
+}
+
+// moves_to tells whether a plan that lasts, and takes so much less than the one there is, is moved to.
+static bool moves_to(struct host *h, const struct plan *p, double token_s)
+{
+	uint64_t epoch = epoch_of(h);
+	look(h, p, token_s, 0.1, 1);
+	look(h, p, token_s, 0.1, 1);
+	return epoch_of(h) != epoch;
+}
+
+// go_on lets ten minutes pass, after which another change may be.
+static void go_on(struct host *h, const struct plan *p)
+{
+	for (int round = 0; round < 20; round++)
+		look(h, p, 0.1, 0.1, 0);
+}
+
+static void machines_begin_and_cease_to_share_layers_for_twice_the_gain(void **state)
+{
+	(void)state;
+	struct host h;
+	struct plan plain = split_of(four_two, 2), pair = pair_of(3, 1), other = pair_of(2, 2);
+	start_pair(&h);
+	assert_false(moves_to(&h, &plain, 0.093));
+	assert_true(moves_to(&h, &other, 0.093)); // the same machines
+	be_ready(&h, 2);
+	go_on(&h, &other);
+	assert_true(moves_to(&h, &plain, 0.088));
+	be_ready(&h, 2);
+	go_on(&h, &plain);
+	assert_false(moves_to(&h, &pair, 0.093));
+	assert_true(moves_to(&h, &pair, 0.088));
+	be_ready(&h, 2);
+	stop(&h);
+}
+
+static void figures_that_swing_do_not_form_and_dissolve_groups_all_day(void **state)
+{
+	(void)state;
+	struct host h;
+	struct plan plain = split_of(four_two, 2), pair = pair_of(3, 1);
+	int32_t n_changes = 0;
+	start_pair(&h);
+	int64_t begin = h.now;
+	while (h.now - begin < 4 * 3600 * S) {
+		uint64_t epoch = epoch_of(&h);
+		look(&h, status(&h).chains[0].n_stages == 1 ? &plain : &pair, 0.05, 0.1, 1);
+		n_changes += epoch_of(&h) != epoch;
+		if (epoch_of(&h) != epoch)
+			be_ready(&h, 2);
+	}
+	assert_in_range(n_changes, 5, 20);
+	stop(&h);
+}
+
+static void other_parts_of_a_layer_are_layers_to_move(void **state)
+{
+	(void)state;
+	struct host h;
+	struct plan other = pair_of(1, 1);
+	start_pair(&h);
+	submit(&h, 1, 2, 40);
+	uint64_t epoch = epoch_of(&h);
+	for (int round = 0; round < 4; round++)
+		look(&h, &other, 0.05, 0.1, 1.5); // 40 tokens save 2 s, moving costs 1.5
+	assert_int_equal(epoch_of(&h), epoch);
+	for (int round = 0; round < 2; round++)
+		look(&h, &other, 0.05, 0.1, 0.5);
+	assert_int_not_equal(epoch_of(&h), epoch);
+	stop(&h);
+}
+
+static void who_is_left_of_a_group_is_planned_with_anew(void **state)
+{
+	(void)state;
+	struct host h;
+	struct plan alone = split_of(one_alone, 2);
+	start_pair(&h);
+	down(&h, h.control[2], false);
+	down(&h, h.data[2], false);
+	uint32_t id = 0;
+	for (int i = 0; i < 60 && !asked(&h, &id); i++) {
+		h.now += S;
+		tick(&h);
+	}
+	assert_int_not_equal(id, 0);
+	assert_int_equal(find_fx(&h, COORD_FX_PLAN, 0)->u.plan.n, 1);
+	planned(&h, id, &alone, 0.2, INFINITY, 0);
+	be_ready(&h, 1);
+	assert_int_equal(layers_of(&h, 1), 6);
+	assert_string_equal(status(&h).chains[0].groups, "");
+	stop(&h);
+}
+
+static void an_answer_goes_on_with_who_is_left_of_a_group_without_asking(void **state)
+{
+	(void)state;
+	struct host h;
+	struct msg m;
+	start_pair(&h);
+	submit(&h, 1, 2, 8);
+	h.now += 60 * S;
+	struct msg leaving = {.type = MSG_LEAVING};
+	message(&h, h.control[2], &leaving);
+	assert_null(find_fx(&h, COORD_FX_PLAN, 0));
+	assert_true(sent(&h, h.control[1], MSG_PLAN, &m));
+	assert_int_equal(m.u.plan.group.n_members, 0);
+	assert_int_equal(layer_spans_count(&m.u.plan.layers), 6);
+	stop(&h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -358,6 +511,12 @@ int main(void)
 		cmocka_unit_test(figures_that_swing_do_not_make_the_cluster_swing),
 		cmocka_unit_test(a_move_under_an_answer_must_be_worth_what_it_costs),
 		cmocka_unit_test(a_repaired_plan_is_bettered_when_the_answer_has_ended),
+		cmocka_unit_test(a_planned_group_is_told_to_its_members_and_said),
+		cmocka_unit_test(machines_begin_and_cease_to_share_layers_for_twice_the_gain),
+		cmocka_unit_test(figures_that_swing_do_not_form_and_dissolve_groups_all_day),
+		cmocka_unit_test(other_parts_of_a_layer_are_layers_to_move),
+		cmocka_unit_test(who_is_left_of_a_group_is_planned_with_anew),
+		cmocka_unit_test(an_answer_goes_on_with_who_is_left_of_a_group_without_asking),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,12 +111,31 @@ static void other_members_or_another_plan_are_news(void **state)
 	stop(&h);
 }
 
+static void groups_are_allowed_as_the_operator_says(void **state)
+{
+	(void)state;
+	struct host h;
+	struct coordinator_config config = patient_config();
+	for (int may = 0; may < 2; may++) {
+		config.may_group = may;
+		start(&h, &config, 3);
+		arrive(&h, 1);
+		arrive(&h, 2);
+		tell_profile(&h, 1, 10 * GB);
+		tell_profile(&h, 2, 10 * GB);
+		ask(&h, 2, NULL, &first);
+		assert_int_equal(first.ask.want.allow_groups, may);
+		stop(&h);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_was_not_asked_about_holds_nothing),
 		cmocka_unit_test(figures_that_hardly_move_are_no_news),
 		cmocka_unit_test(other_members_or_another_plan_are_news),
+		cmocka_unit_test(groups_are_allowed_as_the_operator_says),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,12 @@
-"""Plans by cost: machines that measured themselves, one of them slowed down (--slowdown)."""
+"""Plans by cost: machines that measured themselves, slowed down (--slowdown): one of them, or both so far that sharing layers pays."""
+import json
+import signal
+import struct
+
+import pytest
+
+from cluster import wait_until
+from made import made
 
 
 def holders(status):
@@ -39,3 +47,58 @@ def test_without_figures_everybody_gets_as_many_layers(cluster):
     assert holders(status) == ["a", "b"]
     assert "plan" not in status
     cluster.processes["coordinator"].wait_log("layers are split evenly: ")
+
+
+# Layers of 9 MB each: what is saved by sharing one is several times what an exchange takes.
+BIG_LAYERS = ("--shape", "layers=6,hidden=1024,ffn=4096,heads=16,kv_heads=8", "--type", "Q4_0", "--seed", "3")
+
+
+def measure_with(cluster, visit_ns, decode_bps):
+    """Machines that take their figures from the cache all have these (engine/probe_cache.h has the file)."""
+    cluster.command("probe", cluster.model, "--cache", cluster.folder / "cache", "--threads", "1")
+    (path,) = (cluster.folder / "cache").glob("probe-*")
+    data = bytearray(path.read_bytes())
+    at = 8 + 2 + struct.unpack_from("<H", data, 8)[0] + 8 + 12  # behind magic, version, key, time and threads
+    struct.pack_into("<Q", data, at, visit_ns)
+    at += 24 + 2 + struct.unpack_from("<H", data, at + 24)[0]
+    for i in range(data[at]):
+        struct.pack_into("<Q", data, at + 2 + 17 * i, decode_bps)
+    path.write_bytes(data)
+
+
+@pytest.mark.deadline(240)
+def test_machines_form_a_group_by_themselves_and_one_of_them_is_lost(cluster):
+    """Two that are as slow as each other, next to each other."""
+    cluster.model = made("shared", *BIG_LAYERS)
+    alone = cluster.run_alone("Once upon a time", n=24)
+    measure_with(cluster, 10000, 10**9)
+    serve = ["--plan", "cost", "--no-node", "--nodes", "2", "--threads", "1", "--dead-after", "800"]
+    cluster.serve(*serve)
+    for name in "ab":
+        cluster.join(name, "--threads", "1", "--slowdown", "4", "--dead-after", "800", "--cache", cluster.folder / "cache")
+    status = cluster.wait_status(lambda s: is_planned(s) and sum("group" in n for n in s["nodes"]) == 2, 120, "a group of two")
+    assert "a+b share layers: " in status["plan"]["groups"]
+    text = cluster.command("status", "--state", cluster.state("coordinator")).stdout
+    assert status["plan"]["groups"] in text
+    cluster.processes["coordinator"].wait_log("share layers: ")
+
+    before = status["tokens"]
+    run = cluster.start_run("run", "Once upon a time", "--json", n=24)
+    wait_until(lambda: cluster.status()["tokens"] - before >= 6, 60, "token 6")
+    assert run.is_running()
+    cluster.processes["b"].send(signal.SIGKILL)
+    assert run.wait_exit(60) == 0, run.log()
+    answer = json.loads(run.out())
+    assert answer["output_ids"] == alone["output_ids"] and answer["logits_hash"] == alone["logits_hash"]
+    assert all("group" not in n for n in cluster.wait_status(is_planned, 60, "a plan of one")["nodes"])
+
+
+@pytest.mark.deadline(240)
+def test_no_groups_leaves_layers_whole(cluster):
+    cluster.model = made("shared", *BIG_LAYERS)
+    measure_with(cluster, 10000, 10**9)
+    cluster.serve("--plan", "cost", "--no-node", "--nodes", "2", "--threads", "1", "--no-groups")
+    for name in "ab":
+        cluster.join(name, "--threads", "1", "--slowdown", "4", "--cache", cluster.folder / "cache")
+    status = cluster.wait_status(is_planned, 60, "a plan by cost")
+    assert all("group" not in n for n in status["nodes"]) and status["plan"]["groups"] == ""

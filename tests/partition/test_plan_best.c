@@ -180,6 +180,7 @@ static void groups_come_with_their_members_and_are_timed_as_the_plan_there_is(vo
 	assert_true(node_id_is(who->nodes[0], ids[0]) && node_id_is(who->nodes[1], ids[1]));
 	assert_int_equal(who->mode, SPLIT_MIXED); // summing for o, too, both would keep all keys
 	assert_int_equal(who->hub, 0);
+	assert_non_null(strstr(t.a.groups, " share layers: "));
 	double best_s = t.a.token_s;
 	struct plan current = t.a.plan;
 	t.ask.current = &current;

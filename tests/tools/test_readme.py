@@ -149,8 +149,7 @@ def test_what_it_says_is_not_there_is_not():
     code = "\n".join(f.read_text() for f in sources)
     for what, sign in (("NEON", "arm_neon.h"), ("io_uring", "liburing.h"), ("No GPU", "cuda")):
         assert what in text and sign not in code
-    live = "\n".join(f.read_text() for f in (ROOT / "coordinator").rglob("*.[ch]"))
-    assert "groups are placed by hand" in text and "allow_groups" not in live
+    assert "tensor-parallel groups lack" in text and "## What is not there yet" in (ROOT / "docs" / "groups.md").read_text()
     assert set(re.findall(r"`(\w+)`(?= \(also| and `qwen| *,|, with)", text)) == set(re.findall(r'\[ARCH_\w+\] = "(\w+)"', code))
     for there in ("--mem", "AVX-512", "copy", "experts are", "iscovery", "measures"):
         assert there not in text
