@@ -16,11 +16,23 @@ struct search {
 	int64_t n_judged;
 };
 
+// streams_lanes: what is dealt by lanes stays in memory, so that nobody plans a member of that who streams.
+static bool streams_lanes(const struct cost_case *c)
+{
+	for (int32_t i = 0; i < c->plan->n_stages; i++) {
+		const struct cost_group *g = cost_group_of(c->plan, i);
+		struct cost_layout l;
+		if (g && g->mode != GROUP_GATHER && cost_layout_of(c, i, &l, NULL) == OK && l.n_streamed > 0)
+			return true;
+	}
+	return false;
+}
+
 static void try_plan(struct search *b)
 {
 	struct cost_case c = {.cluster = &b->w->cluster, .shape = &b->w->shape, .plan = &b->plan, .params = b->w->want.params};
 	struct cost_verdict v;
-	if (cost_check(&c, NULL) != OK || cost_bound(&c) >= b->best_s)
+	if (cost_check(&c, NULL) != OK || streams_lanes(&c) || cost_bound(&c) >= b->best_s)
 		return;
 	b->n_judged++;
 	assert_int_equal(cost_judge(&c, &b->arena, &v), OK);
