@@ -138,7 +138,6 @@ static void lay_out_experts(struct engine *e, struct carver *c)
 {
 	int32_t n = e->c.batch_max, n_experts = e->hp.n_experts;
 	e->router_logits = carve_floats(c, n, n_experts);
-	e->choices = carve(c, (size_t)n * (size_t)e->hp.n_experts_used, sizeof *e->choices);
 	e->expert_tokens = carve(c, (size_t)n_experts, sizeof *e->expert_tokens);
 	e->expert_next = carve(c, (size_t)n_experts, sizeof *e->expert_next);
 	e->expert_parts = carve(c, (size_t)n_experts, sizeof *e->expert_parts);
@@ -148,8 +147,62 @@ static void lay_out_experts(struct engine *e, struct carver *c)
 	e->ahead_x = carve_floats(c, 1, e->hp.hidden_dim);
 	e->ahead_logits = carve_floats(c, 1, n_experts);
 	e->ahead_choices = carve(c, (size_t)e->hp.n_experts_used, sizeof *e->ahead_choices);
-	if (e->c.split != NULL)
-		e->chosen_out = carve(c, (size_t)n * (size_t)e->hp.n_experts_used, (size_t)e->hp.hidden_dim * sizeof *e->chosen_out);
+}
+
+// lay_out_run carves what each forward under way has of its own (struct engine_run).
+static void lay_out_run(struct engine *e, struct carver *c)
+{
+	const struct hparams *hp = &e->hp;
+	int32_t n = e->c.batch_max;
+	e->tokens = carve(c, (size_t)n, sizeof *e->tokens);
+	e->tiles = carve(c, (size_t)n, sizeof *e->tiles);
+	lay_out_inputs(e, c);
+	if (layer_spans_count(&e->c.layers) == 0)
+		return;
+	if (hp->n_experts > 0)
+		e->choices = carve(c, (size_t)n * (size_t)hp->n_experts_used, sizeof *e->choices);
+	if (hp->n_experts > 0 && e->c.split != NULL)
+		e->chosen_out = carve(c, (size_t)n * (size_t)hp->n_experts_used, (size_t)hp->hidden_dim * sizeof *e->chosen_out);
+	if (split_has_lanes(e->split.mode)) {
+		size_t nodes;
+		if (!mul_size((size_t)n * (size_t)hp->hidden_dim, (size_t)lane_sum_nodes_max(e), &nodes))
+			c->overflow = true;
+		else
+			e->nodes = carve(c, nodes, sizeof *e->nodes);
+	}
+	e->delta = carve_floats(c, n, hp->hidden_dim);
+	e->rope_cos = carve_floats(c, n, hp->rope_dim / 2);
+	e->rope_sin = carve_floats(c, n, hp->rope_dim / 2);
+}
+
+static int32_t n_forwards(const struct engine_config *c)
+{
+	return c->split != NULL && c->n_forwards > 1 ? c->n_forwards : 1;
+}
+
+void engine_store_run(const struct engine *e, struct engine_run *to)
+{
+	*to = (struct engine_run){.tokens = e->tokens, .tiles = e->tiles, .normed = e->normed, .attended = e->attended, .picked = e->picked,
+		.gated = e->gated, .choices = e->choices, .nodes = e->nodes, .chosen_out = e->chosen_out, .delta = e->delta, .rope_cos = e->rope_cos,
+		.rope_sin = e->rope_sin};
+	memcpy(to->acts_storage, e->acts_storage, sizeof to->acts_storage);
+}
+
+void engine_fetch_run(struct engine *e, const struct engine_run *from)
+{
+	e->tokens = from->tokens;
+	e->tiles = from->tiles;
+	e->normed = from->normed;
+	e->attended = from->attended;
+	e->picked = from->picked;
+	e->gated = from->gated;
+	e->choices = from->choices;
+	e->nodes = from->nodes;
+	e->chosen_out = from->chosen_out;
+	e->delta = from->delta;
+	e->rope_cos = from->rope_cos;
+	e->rope_sin = from->rope_sin;
+	memcpy(e->acts_storage, from->acts_storage, sizeof e->acts_storage);
 }
 
 // find_heads counts the query heads that are its own and the KV heads that they use, and lists them where there is room.
@@ -186,9 +239,10 @@ static void lay_out(struct engine *e, struct carver *c)
 {
 	const struct hparams *hp = &e->hp;
 	int32_t n = e->c.batch_max;
-	e->tokens = carve(c, (size_t)n, sizeof *e->tokens);
-	e->tiles = carve(c, (size_t)n, sizeof *e->tiles);
-	lay_out_inputs(e, c);
+	for (int32_t i = n_forwards(&e->c); i-- > 0;) { // the first one's stays in place
+		lay_out_run(e, c);
+		engine_store_run(e, &e->runs[i]);
+	}
 	if (engine_has_output(e)) {
 		struct tensor_view norm = model_output_norm(e->c.model);
 		e->output_norm = carve_vector(c, &norm);
@@ -211,17 +265,7 @@ static void lay_out(struct engine *e, struct carver *c)
 	e->up = carve_floats(c, e->gated.n_cap, hp->ffn_dim);
 	if (hp->n_experts > 0)
 		lay_out_experts(e, c);
-	if (split_has_lanes(e->split.mode)) {
-		size_t nodes;
-		if (!mul_size((size_t)n * (size_t)hp->hidden_dim, (size_t)lane_sum_nodes_max(e), &nodes))
-			c->overflow = true;
-		else
-			e->nodes = carve(c, nodes, sizeof *e->nodes);
-	}
-	e->delta = carve_floats(c, n, hp->hidden_dim);
 	e->rope_freq = carve_floats(c, 1, hp->rope_dim / 2);
-	e->rope_cos = carve_floats(c, n, hp->rope_dim / 2);
-	e->rope_sin = carve_floats(c, n, hp->rope_dim / 2);
 	int32_t n_queries = TILE_TOKENS_MAX * (hp->n_heads / hp->n_kv_heads);
 	e->attn_scratch_len = (kernels_attention_group_scratch(e->c.ctx_len, hp->head_dim, n_queries) + 15) & ~(size_t)15; // threads share no cache line
 	size_t floats;
@@ -435,8 +479,10 @@ enum err engine_open(const struct engine_config *c, struct engine **out, struct 
 	enum err err = prepare(e, c, em);
 	if (err == OK)
 		err = allocate(e, em);
-	if (err == OK && c->split != NULL && (e->member = member_run_open(e)) == NULL)
-		err = errmsg_fail(em, ERR_NOMEM, "engine: no memory for a member of a group");
+	for (int32_t i = 0; i < n_forwards(c) && err == OK && c->split != NULL; i++)
+		if ((e->members[i] = member_run_open(e)) == NULL)
+			err = errmsg_fail(em, ERR_NOMEM, "engine: no memory for a member of a group");
+	e->member = e->members[0];
 	if (err == OK)
 		err = engine_read_vectors(e, em);
 	if (err == OK && !c->defer_weights)
@@ -509,7 +555,8 @@ void engine_close(struct engine *e)
 	if (e == NULL)
 		return;
 	engine_drop_weights(e);
-	member_run_close(e->member);
+	for (int32_t i = 0; i < MEMBER_FORWARDS_MAX; i++)
+		member_run_close(e->members[i]);
 	arena_close(&e->arena);
 	free(e);
 }
@@ -561,6 +608,8 @@ enum err engine_fault_describe(const struct engine *e, const struct engine_fault
 	if (f->in_kv)
 		return errmsg_fail(em, f->err, "%s: a key or value of position %d is out of f16's range (got %g, at most 65504)", where,
 			(int)f->pos, (double)f->value);
+	if (f->err == ERR_RANGE)
+		return errmsg_fail(em, f->err, "%s: what position %d builds on has failed", where, (int)f->pos);
 	if (f->layer < e->hp.n_layers && e->c.wire == WIRE_F16)
 		return errmsg_fail(em, f->err, "%s: output of position %d is out of f16's range (got %g, at most 65504): use another wire type",
 			where, (int)f->pos, (double)f->value);

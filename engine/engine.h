@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define MEMBER_FORWARDS_MAX 2 // of a group's member under way at once
 #define MEMBER_EACH (-1) // all members, as threads of this process (engine/tensor_group.h)
 
 struct engine_config {
@@ -42,6 +43,7 @@ struct engine_config {
 	bool defer_weights;               // engine_load_weights comes later, before anything is computed
 	const struct tensor_split *split; // NULL: whole layers; else (copied, and of the model's shape) it computes the part of a member of this group
 	int32_t member;                   // (engine/member.h), and no head; MEMBER_EACH is for engine/stage_work.h
+	int32_t n_forwards;               // of a member, under way at once (member_use); 0: one
 };
 
 // Why an item failed: of its first token that did, the layer whose output (or keys and values) could not be carried, and the value.

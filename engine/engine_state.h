@@ -68,6 +68,16 @@ struct engine_tile {
 	int32_t begin, n_tokens; // of tokens
 };
 
+// What of the scratch a member's forward keeps from one exchange to the next, so that another one can be computed meanwhile.
+struct engine_run {
+	struct engine_token *tokens;
+	struct engine_tile *tiles;
+	struct engine_input normed, attended, picked, gated;
+	void *acts_storage[N_ACT_KINDS];
+	struct expert_choice *choices;
+	float *nodes, *chosen_out, *delta, *rope_cos, *rope_sin;
+};
+
 struct engine {
 	struct engine_config c;
 	struct hparams hp;
@@ -79,7 +89,10 @@ struct engine {
 	int32_t *heads;              // (n_own_heads) which, ascending
 	int32_t *kv_heads;           // (n_own_kv) likewise
 	int32_t *kv_first;           // (n_own_kv + 1) where in `heads` those of a KV head begin
-	struct member_run *member;   // NULL: whole layers
+	struct member_run *member;   // the forward that calls are about; NULL: whole layers
+	struct member_run *members[MEMBER_FORWARDS_MAX];
+	struct engine_run runs[MEMBER_FORWARDS_MAX]; // scratch of those that calls are not about
+	int32_t run;                 // which one they are about: its scratch stands below
 	struct arena arena;
 	uint64_t kv_bytes;
 	const struct weight_files *files;
@@ -161,6 +174,9 @@ static inline int32_t *engine_computed(const struct engine *e, int32_t layer, in
 	return &e->computed[(size_t)layer_spans_find(&e->c.layers, layer) * (size_t)e->c.n_slots + (size_t)slot];
 }
 
+// The scratch of the forward that calls are about, put aside and taken up.
+void engine_store_run(const struct engine *e, struct engine_run *to);
+void engine_fetch_run(struct engine *e, const struct engine_run *from);
 // engine_runs tells whether layers [begin, end) lie in one of its spans.
 bool engine_runs(const struct engine *e, int32_t layer_begin, int32_t layer_end);
 // engine_layer_part fills w with the part of a layer that the engine computes: matrices have its rows only.

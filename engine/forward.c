@@ -348,6 +348,15 @@ enum err layer_take_batch(struct crew *crew, struct engine_item *items, int32_t 
 	return OK;
 }
 
+// settle_computed: of a failed item what was there before it, which is less where that has failed as well.
+static void settle_computed(int32_t *n, const struct engine_item *it)
+{
+	if (it->fault.err == OK)
+		*n = it->pos_begin + it->n_tokens;
+	else if (*n > it->pos_begin)
+		*n = it->pos_begin;
+}
+
 // settle_item gives an item the fault of its earliest token, which is the one that a smaller chunk would have met too.
 static void settle_item(const struct crew *crew, struct engine_item *it, const struct engine_token *tokens)
 {
@@ -358,7 +367,7 @@ static void settle_item(const struct crew *crew, struct engine_item *it, const s
 	if (crew->err != OK)
 		it->fault = (struct engine_fault){.err = crew->err};
 	for (int32_t layer = crew->layer_begin; layer < crew->layer_end; layer++)
-		*engine_computed(e, layer, it->slot) = it->pos_begin + (it->fault.err == OK ? it->n_tokens : 0);
+		settle_computed(engine_computed(e, layer, it->slot), it);
 }
 
 enum err layer_settle_batch(struct crew *crew, struct engine_item *items, int32_t n_items, struct errmsg *em)

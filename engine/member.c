@@ -182,23 +182,116 @@ static void advance(struct member_run *r)
 	r->step = r->layer == r->crew.layer_end ? STEP_END : STEP_ATTEND;
 }
 
-enum err member_begin(struct engine *e, int32_t layer_begin, int32_t layer_end, struct engine_item *items, int32_t n_items, struct errmsg *em)
+// other_of returns the forward beside the one that calls are about; NULL: none is under way.
+static struct member_run *other_of(const struct engine *e)
+{
+	struct member_run *r = e->members[1 - e->run];
+	return r != NULL && r->is_running ? r : NULL;
+}
+
+static const struct engine_item *item_of_slot(const struct member_run *r, int32_t slot)
+{
+	for (int32_t i = 0; r != NULL && i < r->n_items; i++)
+		if (r->items[i].slot == slot)
+			return &r->items[i];
+	return NULL;
+}
+
+void member_use(struct engine *e, int32_t forward)
+{
+	ASSERT(forward >= 0 && forward < MEMBER_FORWARDS_MAX);
+	ASSERT(e->members[forward] != NULL);
+	if (forward == e->run)
+		return;
+	engine_store_run(e, &e->runs[e->run]);
+	engine_fetch_run(e, &e->runs[forward]);
+	e->run = forward;
+	e->member = e->members[forward];
+}
+
+// lend_positions counts those that an older forward is about to compute as computed, or takes that back.
+static void lend_positions(struct engine *e, const struct member_run *older, int32_t layer_begin, int32_t layer_end, bool is_lent)
+{
+	for (int32_t i = 0; older != NULL && i < older->n_items; i++) {
+		const struct engine_item *it = &older->items[i];
+		for (int32_t layer = layer_begin; layer < layer_end; layer++) {
+			int32_t *n = engine_computed(e, layer, it->slot);
+			*n += is_lent ? it->n_tokens : -it->n_tokens;
+		}
+	}
+}
+
+// forget_others: a forward of the same slots that this one is not behind has been given up.
+static void forget_others(struct engine *e, const struct engine_item *items, int32_t n_items)
+{
+	struct member_run *other = other_of(e);
+	for (int32_t i = 0; i < n_items && other != NULL; i++)
+		if (item_of_slot(other, items[i].slot) != NULL)
+			other->is_running = false;
+}
+
+static enum err begin(struct engine *e, int32_t layer_begin, int32_t layer_end, struct engine_item *items, int32_t n_items, bool is_behind, struct errmsg *em)
 {
 	struct member_run *r = e->member;
 	ASSERT(r != NULL);
 	ASSERT(layer_begin < layer_end);
 	ASSERT(engine_runs(e, layer_begin, layer_end));
-	*r = (struct member_run){.crew = {.e = e, .layer_begin = layer_begin, .layer_end = layer_end}, .items = items, .n_items = n_items, .layer = layer_begin};
+	*r = (struct member_run){.crew = {.e = e, .layer_begin = layer_begin, .layer_end = layer_end}, .is_behind = is_behind, .items = items,
+		.n_items = n_items, .layer = layer_begin};
+	if (!is_behind)
+		forget_others(e, items, n_items);
+	const struct member_run *older = is_behind ? other_of(e) : NULL;
+	lend_positions(e, older, layer_begin, layer_end, true);
 	enum err err = layer_take_batch(&r->crew, items, n_items, em);
+	lend_positions(e, older, layer_begin, layer_end, false);
 	if (err != OK)
 		return err;
 	for (int32_t i = 0; i < n_items; i++) {
 		items[i].fault = (struct engine_fault){0};
-		for (int32_t layer = layer_begin; layer < layer_end; layer++)
-			*engine_computed(e, layer, items[i].slot) = items[i].pos_begin;
+		for (int32_t layer = layer_begin; layer < layer_end; layer++) {
+			int32_t *n = engine_computed(e, layer, items[i].slot);
+			*n = *n < items[i].pos_begin ? *n : items[i].pos_begin;
+		}
 	}
 	r->is_running = r->crew.n_tokens > 0;
 	return OK;
+}
+
+enum err member_begin(struct engine *e, int32_t layer_begin, int32_t layer_end, struct engine_item *items, int32_t n_items, struct errmsg *em)
+{
+	return begin(e, layer_begin, layer_end, items, n_items, false, em);
+}
+
+enum err member_begin_behind(struct engine *e, int32_t layer_begin, int32_t layer_end, struct engine_item *items, int32_t n_items, struct errmsg *em)
+{
+	return begin(e, layer_begin, layer_end, items, n_items, true, em);
+}
+
+// fail_unfounded: what an item builds on has failed in the forward before, or was never computed.
+static void fail_unfounded(struct member_run *r)
+{
+	struct engine *e = r->crew.e;
+	for (int32_t i = 0, at = 0; i < r->n_items; at += r->items[i++].n_tokens)
+		for (int32_t layer = r->crew.layer_begin; layer < r->crew.layer_end; layer++)
+			if (*engine_computed(e, layer, r->items[i].slot) < r->items[i].pos_begin)
+				e->tokens[at].fault = (struct engine_fault){ERR_RANGE, layer, r->items[i].pos_begin, false, 0};
+}
+
+// settle ends a forward. Positions that the one behind it computes again are its own to count.
+static enum err settle(struct member_run *r, struct errmsg *em)
+{
+	struct engine *e = r->crew.e;
+	const struct member_run *behind = other_of(e);
+	if (r->is_behind)
+		fail_unfounded(r);
+	enum err err = layer_settle_batch(&r->crew, r->items, r->n_items, em);
+	for (int32_t i = 0; behind != NULL && behind->is_behind && i < behind->n_items; i++) {
+		for (int32_t layer = behind->crew.layer_begin; layer < behind->crew.layer_end; layer++) {
+			int32_t *n = engine_computed(e, layer, behind->items[i].slot);
+			*n = *n < behind->items[i].pos_begin ? *n : behind->items[i].pos_begin;
+		}
+	}
+	return err == ERR_RANGE && r->crew.err == OK ? ERR_NON_FINITE : err; // an item's
 }
 
 enum err member_compute(struct engine *e, bool *waits, struct member_exchange *at, struct errmsg *em)
@@ -216,7 +309,7 @@ enum err member_compute(struct engine *e, bool *waits, struct member_exchange *a
 		r->is_running = false;
 	*waits = r->is_running;
 	*at = r->at;
-	return r->is_running ? OK : layer_settle_batch(&r->crew, r->items, r->n_items, em);
+	return r->is_running ? OK : settle(r, em);
 }
 
 bool member_has_failed(const struct engine *e, int32_t item)

@@ -18,8 +18,12 @@ struct member_exchange {
 	enum split_exchange kind;
 };
 
-// member_begin checks the items as engine_forward_layers does; they and their hidden states stay in place until the forward has ended. One forward at a
-// time: a new one forgets an unfinished one, whose positions count as not computed.
+// member_use says which of n_forwards the calls below are about: while one waits, another one can be computed. One that uses the same slots as an older one
+// is member_begin_behind it: it computes a layer when the older one has, ends after it, and fails where that does (ERR_RANGE). Bits depend on no order.
+void member_use(struct engine *e, int32_t forward);
+// member_begin checks the items as engine_forward_layers does; they and their hidden states stay in place until the forward has ended. A new one forgets
+// an unfinished one of its number, and those of its slots, whose positions count as not computed.
+MUST_USE enum err member_begin_behind(struct engine *e, int32_t layer_begin, int32_t layer_end, struct engine_item *items, int32_t n_items, struct errmsg *em);
 MUST_USE enum err member_begin(struct engine *e, int32_t layer_begin, int32_t layer_end, struct engine_item *items, int32_t n_items, struct errmsg *em);
 // member_compute computes up to the next exchange (*waits, *at), or to the end, and then returns what engine_forward_layers would.
 // Another error than those of a value (ERR_NON_FINITE) ends the forward before its time, for this member.

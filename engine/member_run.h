@@ -10,6 +10,7 @@ enum member_step { STEP_ATTEND, STEP_O, STEP_FFN, STEP_DOWN, STEP_END };
 
 struct member_run {
 	struct crew crew;
+	bool is_behind; // another one, which has begun before it
 	struct engine_item *items;
 	int32_t n_items;
 	int32_t layer;

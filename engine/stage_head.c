@@ -46,33 +46,33 @@ size_t stage_head_part_bytes(const struct stage_work *w)
 
 void stage_head_find(struct stage_work *w, struct batch *b)
 {
-	w->n_head = 0;
+	w->now->n_head = 0;
 	for (int32_t i = 0; i < b->n; i++) {
 		const struct stage_item *it = &b->items[b->from[i]];
 		if (it->want == HEAD_NOTHING)
 			continue;
 		const float *last = b->at[i].hidden + (size_t)(it->n_tokens - 1) * (size_t)w->hidden_dim;
-		w->head_from[w->n_head] = i;
-		w->head_items[w->n_head++] = (struct head_rows_item){.hidden = last, .want = it->want, .out = it->wire};
+		w->now->head_from[w->now->n_head] = i;
+		w->now->head_items[w->now->n_head++] = (struct head_rows_item){.hidden = last, .want = it->want, .out = it->wire};
 	}
 }
 
 // note_fault: an item that had none has one now.
 static void note_fault(const struct stage_work *w, struct batch *b, int32_t k)
 {
-	struct engine_item *at = &b->at[w->head_from[k]];
-	if (w->head_items[k].err != OK && at->fault.err == OK)
-		at->fault = (struct engine_fault){w->head_items[k].err, engine_hparams(w->engine)->n_layers, at->pos_begin + at->n_tokens - 1, false, 0};
+	struct engine_item *at = &b->at[w->now->head_from[k]];
+	if (w->now->head_items[k].err != OK && at->fault.err == OK)
+		at->fault = (struct engine_fault){w->now->head_items[k].err, engine_hparams(w->engine)->n_layers, at->pos_begin + at->n_tokens - 1, false, 0};
 }
 
 enum err stage_head_run(struct stage_work *w, struct batch *b, struct errmsg *em)
 {
 	stage_head_find(w, b);
-	if (w->n_head == 0)
+	if (w->now->n_head == 0)
 		return OK;
 	ASSERT(engine_config_of(w->engine)->has_output);
-	enum err e = w->group != NULL ? tensor_group_head(w->group, w->head_items, w->n_head, em) : head_rows_run(w->head, w->head_items, w->n_head, em);
-	for (int32_t k = 0; e == OK && k < w->n_head; k++)
+	enum err e = w->group != NULL ? tensor_group_head(w->group, w->now->head_items, w->now->n_head, em) : head_rows_run(w->head, w->now->head_items, w->now->n_head, em);
+	for (int32_t k = 0; e == OK && k < w->now->n_head; k++)
 		note_fault(w, b, k);
 	return e;
 }
@@ -81,26 +81,26 @@ enum err stage_head_run(struct stage_work *w, struct batch *b, struct errmsg *em
 static size_t part_bytes(const struct stage_work *w, int32_t member)
 {
 	size_t bytes = 0;
-	for (int32_t k = 0; k < w->n_head; k++)
-		bytes += head_reply_bytes(w->head_items[k].want, split_len(w->split.parts[member].vocab_rows));
+	for (int32_t k = 0; k < w->now->n_head; k++)
+		bytes += head_reply_bytes(w->now->head_items[k].want, split_len(w->split.parts[member].vocab_rows));
 	return bytes;
 }
 
 enum err stage_head_contribute(struct stage_work *w, uint8_t *own, struct stage_turn *out, struct errmsg *em)
 {
-	struct batch *b = &w->batch;
+	struct batch *b = &w->now->batch;
 	int32_t n_rows = split_len(w->split.parts[w->member].vocab_rows);
 	ASSERT(is_member(w));
 	ASSERT(w->head != NULL);
 	uint8_t *at = own;
-	for (int32_t k = 0; k < w->n_head; k++) {
-		w->head_items[k].out = at;
-		at += head_reply_bytes(w->head_items[k].want, n_rows);
+	for (int32_t k = 0; k < w->now->n_head; k++) {
+		w->now->head_items[k].out = at;
+		at += head_reply_bytes(w->now->head_items[k].want, n_rows);
 	}
-	enum err e = head_rows_run(w->head, w->head_items, w->n_head, em);
-	for (int32_t k = 0; e == OK && k < w->n_head; k++) {
-		if (b->at[w->head_from[k]].fault.err != OK) // it has failed before: what came out of it is nobody's
-			head_reply_refuse(w->head_items[k].want, n_rows, w->head_items[k].out);
+	enum err e = head_rows_run(w->head, w->now->head_items, w->now->n_head, em);
+	for (int32_t k = 0; e == OK && k < w->now->n_head; k++) {
+		if (b->at[w->now->head_from[k]].fault.err != OK) // it has failed before: what came out of it is nobody's
+			head_reply_refuse(w->now->head_items[k].want, n_rows, w->now->head_items[k].out);
 		note_fault(w, b, k);
 	}
 	for (int32_t i = 0; i < w->n_members; i++) {
@@ -113,15 +113,15 @@ enum err stage_head_contribute(struct stage_work *w, uint8_t *own, struct stage_
 enum err stage_head_join(struct stage_work *w, const uint8_t *const *parts, const uint8_t *own, struct errmsg *em)
 {
 	const uint8_t *at[GROUP_MEMBERS_MAX];
-	struct batch *b = &w->batch;
+	struct batch *b = &w->now->batch;
 	enum err e = OK;
 	if (w->member != 0)
 		return OK;
 	for (int32_t i = 0; i < w->n_members; i++)
 		at[i] = i == 0 ? own : parts[i];
-	for (int32_t k = 0; k < w->n_head && e == OK; k++) {
-		struct head_rows_item *it = &w->head_items[k];
-		e = it->err = head_reply_join(&w->split, at, it->want, b->items[b->from[w->head_from[k]]].wire, em);
+	for (int32_t k = 0; k < w->now->n_head && e == OK; k++) {
+		struct head_rows_item *it = &w->now->head_items[k];
+		e = it->err = head_reply_join(&w->split, at, it->want, b->items[b->from[w->now->head_from[k]]].wire, em);
 		e = e == ERR_NON_FINITE ? OK : e;
 		note_fault(w, b, k);
 		for (int32_t i = 0; i < w->n_members; i++)

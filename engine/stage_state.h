@@ -16,6 +16,16 @@ struct batch {
 	int32_t from[ITEMS_MAX]; // to item
 };
 
+// A forward under way; a member of a group has it from one exchange to the next.
+struct stage_forward {
+	struct batch batch;
+	uint32_t bytes[GROUP_MEMBERS_MAX]; // of the exchange that is waited in
+	struct head_rows_item head_items[ITEMS_MAX]; // of the batch, those that want logits
+	int32_t head_from[ITEMS_MAX]; // to batch.at
+	int32_t n_head;
+	bool is_at_head; // a member waits in the last exchange, that of the head
+};
+
 struct stage_work {
 	const struct model *model;
 	struct engine *engine;       // a group's: of its first member
@@ -24,19 +34,15 @@ struct stage_work {
 	int32_t hidden_dim, vocab_size, batch_max;
 	size_t row_bytes;
 	uint64_t own_bytes; // beside the engine
-	float *hidden; // (batch_max, hidden_dim)
+	float *hidden; // (forwards, batch_max, hidden_dim)
 	float *logits; // (LOGITS_ROWS_MAX, vocab_size), a head's; one row of those that embed only
 	struct candidate *candidates; // (SAMPLER_SCRATCH(vocab_size)), a head's
-	struct batch batch; // of a group's member, from one exchange to the next
 	int32_t member, n_members;
-	uint32_t bytes[GROUP_MEMBERS_MAX]; // of the exchange that is waited in
 	// Of a last stage with lm_head.
 	struct head_rows *head;      // NULL: none, or that of a group in this process
 	struct tensor_split split;   // whose rows are whose, in a group
-	struct head_rows_item head_items[ITEMS_MAX]; // of the batch, those that want logits
-	int32_t head_from[ITEMS_MAX]; // to batch.at
-	int32_t n_head;
-	bool is_at_head;             // a member waits in the last exchange, that of the head
+	struct stage_forward forwards[MEMBER_FORWARDS_MAX];
+	struct stage_forward *now;   // the one that a call is about
 };
 
 MUST_USE enum err stage_decode_rows(const struct stage_work *w, const uint8_t *wire, int32_t n, float *out);

@@ -14,9 +14,15 @@ static size_t n_logits(const struct engine_config *c)
 	return c->embeds_only ? 1 : LOGITS_ROWS_MAX;
 }
 
+// n_hidden returns of how many tokens hidden states are held.
+static size_t n_hidden(const struct engine_config *c)
+{
+	return (size_t)c->batch_max * (size_t)(c->n_forwards > 1 ? c->n_forwards : 1);
+}
+
 static uint64_t own_bytes(const struct engine_config *c, const struct hparams *hp)
 {
-	uint64_t bytes = sizeof(struct stage_work) + (uint64_t)c->batch_max * (uint64_t)hp->hidden_dim * sizeof(float);
+	uint64_t bytes = sizeof(struct stage_work) + (uint64_t)n_hidden(c) * (uint64_t)hp->hidden_dim * sizeof(float);
 	if (c->has_head)
 		bytes += n_logits(c) * (uint64_t)hp->vocab_size * sizeof(float) + SAMPLER_SCRATCH((uint64_t)hp->vocab_size) * sizeof(struct candidate);
 	return bytes + stage_head_memory(c);
@@ -24,7 +30,7 @@ static uint64_t own_bytes(const struct engine_config *c, const struct hparams *h
 
 static enum err allocate(struct stage_work *w, const struct engine_config *c, struct errmsg *em)
 {
-	w->hidden = malloc((size_t)w->batch_max * (size_t)w->hidden_dim * sizeof *w->hidden);
+	w->hidden = malloc(n_hidden(c) * (size_t)w->hidden_dim * sizeof *w->hidden);
 	if (c->has_head) {
 		w->logits = malloc(n_logits(c) * (size_t)w->vocab_size * sizeof *w->logits);
 		w->candidates = malloc(SAMPLER_SCRATCH(w->vocab_size) * sizeof *w->candidates);
@@ -53,6 +59,7 @@ enum err stage_work_open(const struct engine_config *c, struct stage_work **out,
 		goto fail;
 	if (w->group != NULL)
 		w->engine = tensor_group_first(w->group);
+	w->now = w->forwards;
 	w->model = c->model;
 	w->wire = c->wire;
 	w->hidden_dim = engine_hparams(w->engine)->hidden_dim;
@@ -156,7 +163,7 @@ void stage_work_take_kv(struct stage_work *w, const struct stage_work *from)
 // take_batch decodes what has arrived. False: the model file is not what it was, which every item says.
 static bool take_batch(struct stage_work *w, struct stage_item *items, int32_t n, struct batch *b)
 {
-	float *at = w->hidden;
+	float *at = w->hidden + (size_t)(w->now - w->forwards) * (size_t)w->batch_max * (size_t)w->hidden_dim;
 	struct errmsg em;
 	ASSERT(n <= ITEMS_MAX);
 	b->items = items;
@@ -190,7 +197,7 @@ static void settle_batch(struct stage_work *w, const struct batch *b, enum err e
 			it->err = errmsg_fail(&it->em, e, "%s", em->text);
 		else if (b->at[i].fault.err != OK)
 			it->err = engine_fault_describe(w->engine, &b->at[i].fault, &it->em);
-		else if (it->want == HEAD_NOTHING || w->n_head == 0)
+		else if (it->want == HEAD_NOTHING || w->now->n_head == 0)
 			stage_encode_rows(w, b->at[i].hidden, it->n_tokens, it->wire);
 	}
 }
@@ -220,33 +227,33 @@ size_t stage_work_part_bytes(const struct stage_work *w)
 
 static void end_turn(struct stage_work *w, enum err e, const struct errmsg *em, struct stage_turn *out)
 {
-	settle_batch(w, &w->batch, e, em);
+	settle_batch(w, &w->now->batch, e, em);
 	out->was_cut = !is_each_its_own(e);
 }
 
 static void note_failed(const struct stage_work *w, struct stage_turn *out)
 {
-	for (int32_t i = 0; i < w->batch.n_items; i++)
-		out->failed |= (uint64_t)(w->batch.items[i].err != OK) << i;
+	for (int32_t i = 0; i < w->now->batch.n_items; i++)
+		out->failed |= (uint64_t)(w->now->batch.items[i].err != OK) << i;
 }
 
 // go_to_head: the layers are done. Where tokens want logits there is one exchange more, which gives them to the first member.
 static void go_to_head(struct stage_work *w, enum err e, struct errmsg *em, uint8_t *own, struct stage_turn *out)
 {
 	if (is_each_its_own(e)) {
-		stage_head_find(w, &w->batch);
-		enum err head = w->n_head > 0 ? stage_head_contribute(w, own, out, em) : OK;
+		stage_head_find(w, &w->now->batch);
+		enum err head = w->now->n_head > 0 ? stage_head_contribute(w, own, out, em) : OK;
 		e = head != OK ? head : e;
 	}
-	w->is_at_head = is_each_its_own(e) && w->n_head > 0;
-	out->waits = w->is_at_head;
-	if (!w->is_at_head) {
+	w->now->is_at_head = is_each_its_own(e) && w->now->n_head > 0;
+	out->waits = w->now->is_at_head;
+	if (!w->now->is_at_head) {
 		end_turn(w, e, em, out);
 		return;
 	}
 	note_failed(w, out);
-	for (int32_t i = 0; i < w->batch.n; i++)
-		out->failed |= (uint64_t)(w->batch.at[i].fault.err != OK) << w->batch.from[i];
+	for (int32_t i = 0; i < w->now->batch.n; i++)
+		out->failed |= (uint64_t)(w->now->batch.at[i].fault.err != OK) << w->now->batch.from[i];
 }
 
 // compute goes as far as the next exchange.
@@ -262,22 +269,36 @@ static void compute(struct stage_work *w, uint8_t *own, struct stage_turn *out)
 		return;
 	}
 	note_failed(w, out);
-	for (int32_t i = 0; i < w->batch.n; i++)
-		out->failed |= (uint64_t)member_has_failed(w->engine, i) << w->batch.from[i];
+	for (int32_t i = 0; i < w->now->batch.n; i++)
+		out->failed |= (uint64_t)member_has_failed(w->engine, i) << w->now->batch.from[i];
 	for (int32_t i = 0; i < w->n_members; i++)
-		out->bytes[i] = w->bytes[i] = i == w->member ? 0 : (uint32_t)member_bytes(w->engine, i, w->member);
+		out->bytes[i] = w->now->bytes[i] = i == w->member ? 0 : (uint32_t)member_bytes(w->engine, i, w->member);
 	member_export(w->engine, own, out->to);
+}
+
+static enum err begin_items(struct stage_work *w, int32_t layer_begin, int32_t layer_end, struct engine_item *items, int32_t n, const struct stage_turn *t,
+	struct errmsg *em)
+{
+	return (t->is_behind ? member_begin_behind : member_begin)(w->engine, layer_begin, layer_end, items, n, em);
+}
+
+// take_turn turns to the forward that a call is about.
+static void take_turn(struct stage_work *w, struct stage_turn *t)
+{
+	*t = (struct stage_turn){.forward = t->forward, .is_behind = t->is_behind};
+	member_use(w->engine, t->forward);
+	w->now = &w->forwards[t->forward];
 }
 
 // refuse finds the items that cannot be computed here: each alone would be refused.
 static void refuse(struct stage_work *w, int32_t layer_begin, int32_t layer_end, enum err e, const struct errmsg *why, struct stage_turn *out)
 {
-	struct batch *b = &w->batch;
+	struct batch *b = &w->now->batch;
 	out->was_cut = true;
 	bool is_any = false;
 	for (int32_t i = 0; i < b->n; i++) {
 		struct stage_item *it = &b->items[b->from[i]];
-		it->err = member_begin(w->engine, layer_begin, layer_end, &b->at[i], 1, &it->em);
+		it->err = begin_items(w, layer_begin, layer_end, &b->at[i], 1, out, &it->em);
 		is_any = is_any || it->err != OK;
 	}
 	if (!is_any)
@@ -288,14 +309,14 @@ void stage_work_member_begin(struct stage_work *w, int32_t layer_begin, int32_t 
 	struct stage_turn *out)
 {
 	struct errmsg em;
-	*out = (struct stage_turn){.was_cut = false};
-	w->is_at_head = false;
-	w->n_head = 0;
-	if (!take_batch(w, items, n, &w->batch)) {
+	take_turn(w, out);
+	w->now->is_at_head = false;
+	w->now->n_head = 0;
+	if (!take_batch(w, items, n, &w->now->batch)) {
 		out->was_cut = true;
 		return;
 	}
-	enum err e = member_begin(w->engine, layer_begin, layer_end, w->batch.at, w->batch.n, &em);
+	enum err e = begin_items(w, layer_begin, layer_end, w->now->batch.at, w->now->batch.n, out, &em);
 	if (e != OK)
 		refuse(w, layer_begin, layer_end, e, &em, out);
 	else
@@ -305,16 +326,16 @@ void stage_work_member_begin(struct stage_work *w, int32_t layer_begin, int32_t 
 void stage_work_member_continue(struct stage_work *w, const uint8_t *const *parts, uint8_t *own, struct stage_turn *out)
 {
 	struct errmsg em;
-	*out = (struct stage_turn){.was_cut = false};
-	if (w->is_at_head) {
-		w->is_at_head = false;
+	take_turn(w, out);
+	if (w->now->is_at_head) {
+		w->now->is_at_head = false;
 		end_turn(w, stage_head_join(w, parts, own, &em), &em, out);
 		return;
 	}
 	for (int32_t i = 0; i < w->n_members; i++) {
-		if (i == w->member || w->bytes[i] == 0)
+		if (i == w->member || w->now->bytes[i] == 0)
 			continue;
-		enum err e = member_import(w->engine, i, parts[i], w->bytes[i], &em);
+		enum err e = member_import(w->engine, i, parts[i], w->now->bytes[i], &em);
 		if (e != OK) {
 			end_turn(w, e, &em, out);
 			return;

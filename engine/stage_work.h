@@ -44,6 +44,8 @@ void stage_work_forward(struct stage_work *w, int32_t layer_begin, int32_t layer
 
 // A member of a tensor-parallel group (an engine with a split, engine/member.h) computes a batch from one exchange to the next.
 struct stage_turn {
+	int32_t forward; // in: which of the config's n_forwards this is about
+	bool is_behind;  // in: it uses slots of the other one, which has begun before it (member_begin_behind)
 	bool waits;    // in an exchange: `own` has what this member contributes, `to` says what of it is for whom, bytes[] what each of the others sends it
 	bool was_cut;  // it has ended before its last exchange: what can be said is in the items
 	uint32_t bytes[GROUP_MEMBERS_MAX];

@@ -31,7 +31,7 @@ static struct stage_work *opened_as(struct world *w, bool has_head, const struct
 	struct stage_work *out = NULL;
 	struct errmsg em;
 	struct engine_config c = {.model = w->model, .kernels = kernels_find(NULL, &em), .pool = w->pool, .layers = layer_spans_one(0, has_head ? 0 : 4), .n_slots = 4,
-		.ctx_len = 16, .has_head = has_head, .batch_max = 16, .wire = WIRE_F16, .split = split, .member = member};
+		.ctx_len = 16, .has_head = has_head, .batch_max = 16, .wire = WIRE_F16, .split = split, .member = member, .n_forwards = 2};
 	if (stage_work_open(&c, &out, &em) != OK)
 		fail_msg("%s", em.text);
 	return out;
@@ -221,6 +221,99 @@ static void members_compute_what_one_stage_does(void **state)
 		compare_with_one_stage(*state, (enum split_mode)mode);
 }
 
+// hand_over lets everybody have what everybody contributes.
+static void hand_over(struct member *m)
+{
+	for (int32_t i = 0; i < MEMBERS; i++) {
+		assert_true(m[i].turn.waits);
+		for (int32_t k = 0; k < MEMBERS; k++)
+			memcpy(m[k].parts[i], m[i].own + m[i].turn.to[k].at, m[i].turn.to[k].len);
+	}
+}
+
+static void continue_all(struct member *m)
+{
+	hand_over(m);
+	for (int32_t i = MEMBERS - 1; i >= 0; i--) {
+		const uint8_t *parts[MEMBERS] = {m[i].parts[0], m[i].parts[1], m[i].parts[2]};
+		stage_work_member_continue(m[i].stage, parts, m[i].own, &m[i].turn);
+	}
+}
+
+static void begin_all(struct member *m, int32_t forward, bool is_behind, const uint16_t rows[2][2][HIDDEN], int32_t pos)
+{
+	for (int32_t i = 0; i < MEMBERS; i++) {
+		fill(m[i].rows, m[i].items, pos);
+		memcpy(m[i].rows, rows, sizeof m[i].rows);
+		m[i].turn = (struct stage_turn){.forward = forward, .is_behind = is_behind};
+		stage_work_member_begin(m[i].stage, 0, 4, m[i].items, 2, m[i].own, &m[i].turn);
+	}
+}
+
+// compare_two_under_way: of two forwards, the second computes each layer after the first.
+static void compare_two_under_way(struct world *w, enum split_mode mode)
+{
+	struct member *a = open_group(w, mode), *b = calloc(MEMBERS, sizeof *b);
+	uint16_t rows[2][2][2][HIDDEN];
+	struct stage_item items[2][2];
+	for (int32_t k = 0; k < 2; k++) {
+		fill(rows[k], items[k], 2 * k);
+		rows[k][0][1][5] = (uint16_t)(0x3811 + k);
+	}
+	for (int32_t i = 0; i < MEMBERS; i++)
+		b[i].stage = a[i].stage;
+	begin_all(a, 0, false, (const uint16_t (*)[2][HIDDEN])rows[0], 0);
+	continue_all(a);
+	begin_all(b, 1, true, (const uint16_t (*)[2][HIDDEN])rows[1], 2);
+	while (a[0].turn.waits) {
+		continue_all(a);
+		continue_all(b);
+	}
+	while (b[0].turn.waits)
+		continue_all(b);
+	stage_work_forward(w->stage, 0, 4, items[0], 2);
+	stage_work_forward(w->stage, 0, 4, items[1], 2);
+	for (int32_t i = 0; i < MEMBERS; i++) {
+		assert_memory_equal(a[i].rows, rows[0], sizeof rows[0]);
+		assert_memory_equal(b[i].rows, rows[1], sizeof rows[1]);
+		for (int32_t k = 0; k < 2; k++) {
+			assert_int_equal(a[i].items[k].err, OK);
+			assert_int_equal(b[i].items[k].err, OK);
+		}
+	}
+	free(b);
+	close_group(a);
+}
+
+static void two_forwards_under_way_compute_what_one_after_the_other_does(void **state)
+{
+	for (int mode = 0; mode < N_SPLIT_MODES; mode++)
+		compare_two_under_way(*state, (enum split_mode)mode);
+}
+
+// A forward that was given up counts for nothing, and neither does one that was behind it.
+static void what_was_given_up_is_not_built_on(void **state)
+{
+	struct world *w = *state;
+	struct member *a = open_group(w, SPLIT_GATHER), *b = calloc(MEMBERS, sizeof *b);
+	uint16_t rows[2][2][HIDDEN];
+	struct stage_item items[2];
+	fill(rows, items, 0);
+	for (int32_t i = 0; i < MEMBERS; i++)
+		b[i].stage = a[i].stage;
+	begin_all(a, 0, false, (const uint16_t (*)[2][HIDDEN])rows, 0);
+	continue_all(a);
+	begin_all(b, 1, true, (const uint16_t (*)[2][HIDDEN])rows, 2);
+	assert_true(b[0].turn.waits);
+	begin_all(b, 1, false, (const uint16_t (*)[2][HIDDEN])rows, 2);
+	assert_true(b[0].turn.was_cut);
+	assert_int_equal(b[0].items[0].err, ERR_RANGE);
+	begin_all(b, 1, false, (const uint16_t (*)[2][HIDDEN])rows, 0);
+	assert_true(b[0].turn.waits);
+	free(b);
+	close_group(a);
+}
+
 static void a_member_names_the_items_that_it_cannot_begin(void **state)
 {
 	struct world *w = *state;
@@ -302,6 +395,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(each_prompt_is_embedded_or_fails_in_its_own_words, setup, teardown),
 		cmocka_unit_test_setup_teardown(each_step_of_a_batch_fails_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(members_compute_what_one_stage_does, setup, teardown),
+		cmocka_unit_test_setup_teardown(two_forwards_under_way_compute_what_one_after_the_other_does, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_was_given_up_is_not_built_on, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_member_names_the_items_that_it_cannot_begin, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_contribution_that_is_none_cuts_the_batch, setup, teardown),
 		cmocka_unit_test_setup_teardown(each_token_is_drawn_or_fails_alone, setup, teardown),
