@@ -104,6 +104,10 @@ static enum err fill_placement(struct cluster_host *h, const struct options *o, 
 		return e;
 	if (h->placement->n_members > h->placement->n_stages && (e = check_mode(h, o, em)) != OK)
 		return e;
+	const char *hub = placement_words_hub(h->placement);
+	if (hub != NULL && split_has_lanes(c->group_mode))
+		return errmsg_fail(em, ERR_RANGE, "--place: %s* passes on what is gathered: with --tp-mode %s each member is sent something else (leave out the star)", hub,
+			tp_mode_word(c->group_mode));
 	bool is_here = c->has_local_node && placement_words_find(h->placement, c->local_name) > 0;
 	c->n_chains = h->placement->n_chains;
 	c->placement = h->placement->chains;

@@ -13,6 +13,11 @@ static const char *const wire_words[] = {"f32", "bf16", "f16", "q8", NULL};
 
 static const char *const plan_words[] = {"cost", "even", NULL};
 static const char *const tp_words[] = {"gather", "mixed", "mixed-star", "mixed-scatter", "reduce", "reduce-star", "reduce-scatter", NULL}; // as enum split_mode
+const char *tp_mode_word(enum split_mode mode)
+{
+	return tp_words[mode];
+}
+
 static const char *const reader_words[] = {"auto", "mmap", "direct", NULL};
 
 static const char *const trace_action_words[] = {"generate", "show", "record", NULL};
@@ -107,7 +112,8 @@ static const struct option table[] = {
 		.help = "hold every layer N times: the machines there at the start, N at least, are dealt to N chains, each answers on its own"},
 	{.flag = "--place", .key = "cluster.place", .commands = FOR_SERVE, .kind = OPTION_STRING, .offset = AT(place), .example = "\"a=15,b=15/c=20,d=10\"",
 		.placeholder = "NAME=N,...", .preset_words = "as --plan or --replicas says",
-		.help = "who holds how many layers, by name, in their order; b:3+c:1=15 lets b and c share each of 15 layers, in parts of three and one; after a slash "
+		.help = "who holds how many layers, by name, in their order; b:3+c:1=15 lets b and c share each of 15 layers, in parts of three and one, and b:3+c:1*=15 lets c pass on "
+			"what the others send (--tp-mode gather); after a slash "
 			"another chain that holds every layer. Everybody else stands by, and takes the layers of one that is lost"},
 	{.flag = "--slots", .key = "cluster.slots", .commands = FOR_SERVE, .kind = OPTION_INT, .offset = AT(slots), .preset = "8",
 		.min = 1, .max = SESSIONS_MAX, .placeholder = "N", .help = "requests computed at once, by each chain; each holds --ctx tokens of cache"},

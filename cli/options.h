@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/tensor_split.h"
 #include "base/wire_type.h"
 #include "cli/host_port.h"
 #include "engine/weight_reader.h"
@@ -246,6 +247,8 @@ struct option {
 	const char *help;     // one sentence without a full stop; help texts put `action` before it
 };
 
+// tp_mode_word is what --tp-mode takes.
+const char *tp_mode_word(enum split_mode mode);
 // The table: option_at(0) to option_at(n_options() - 1), in the order of help texts.
 size_t n_options(void);
 const struct option *option_at(size_t i);

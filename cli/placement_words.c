@@ -30,6 +30,18 @@ static const char *read_share(const char *at, uint32_t *out)
 	return n >= 1 && n <= SHARE_DIGITS ? at + n : NULL;
 }
 
+// read_hub reads the star of the member that passes on what the others of its group send. false: it has one already.
+static bool read_hub(struct placed_stage *st, const char **text)
+{
+	if (**text != '*')
+		return true;
+	++*text;
+	if (st->hub > 0)
+		return false;
+	st->hub = st->n_members;
+	return true;
+}
+
 static enum err bad_stage(const char *at, struct errmsg *em)
 {
 	return errmsg_fail(em, ERR_FORMAT, "--place: \"%.40s\" does not begin with NAME=LAYERS, such as a=15 (1 to %d layers), or NAME:SHARE+NAME:SHARE=LAYERS for "
@@ -54,6 +66,8 @@ static enum err read_member(struct placement_words *w, struct placed_stage *st, 
 		return errmsg_fail(em, ERR_LIMIT, "--place: more than %d machines share the layers of %s", GROUP_MEMBERS_MAX, st->members[0].name);
 	w->members[w->n_members++] = m;
 	st->n_members++;
+	if (!read_hub(st, text))
+		return errmsg_fail(em, ERR_FORMAT, "--place: two machines of %s's group have a star: one can pass on what the others send", st->members[0].name);
 	return OK;
 }
 
@@ -73,6 +87,8 @@ static enum err read_stage(struct placement_words *w, const char **text, struct 
 		return bad_stage(begin, em);
 	if (sum == 0)
 		return errmsg_fail(em, ERR_RANGE, "--place: nobody of %s's group has a share of its layers: give one of them more than 0", st.members[0].name);
+	if (st.hub > 0 && st.n_members == 1)
+		return errmsg_fail(em, ERR_FORMAT, "--place: %s has a star, and nobody to pass anything on to", st.members[0].name);
 	w->stages[w->n_stages++] = st;
 	return OK;
 }
@@ -136,4 +152,12 @@ int32_t placement_words_find(const struct placement_words *w, const char *name)
 			if (strcmp(w->stages[i].members[k].name, name) == 0)
 				return w->stages[i].n_layers;
 	return 0;
+}
+
+const char *placement_words_hub(const struct placement_words *w)
+{
+	for (int32_t i = 0; i < w->n_stages; i++)
+		if (w->stages[i].hub > 0)
+			return w->stages[i].members[w->stages[i].hub - 1].name;
+	return NULL;
 }

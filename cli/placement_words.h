@@ -4,6 +4,8 @@
 //     a=15,b=15/c=20,d=10  two chains, each with every layer
 //     a=15,b:3+c:1=15      b and c share each of the last 15 layers: three parts of four are b's. Without numbers they have equal parts
 //
+//     b:3+c:1*+d=15        c passes on what the others of its group send, where it has the best links; not with a mode that has sums
+//
 // A name is a node's own (--name) or its host's; the node beside the coordinator has the coordinator's. One thread.
 #ifndef HEARTH_CLI_PLACEMENT_WORDS_H
 #define HEARTH_CLI_PLACEMENT_WORDS_H
@@ -22,6 +24,8 @@ struct placement_words {
 
 // placement_words_parse checks that each chain holds n_layers and that nobody is named twice. The caller frees *out. ERR_FORMAT, ERR_RANGE, ERR_LIMIT, ERR_NOMEM.
 MUST_USE enum err placement_words_parse(const char *text, int32_t n_layers, struct placement_words **out, struct errmsg *em);
+// placement_words_hub names the group's machine of the first star; NULL: there is none.
+const char *placement_words_hub(const struct placement_words *w);
 // placement_words_find returns how many layers a machine is given, alone or with others; 0: it is not named.
 int32_t placement_words_find(const struct placement_words *w, const char *name);
 

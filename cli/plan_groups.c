@@ -2,6 +2,7 @@
 #include "cli/plan_report.h"
 
 #include "base/assert.h"
+#include "partition/plan_best.h"
 #include "sim/quantity.h"
 
 #include <inttypes.h>
@@ -134,4 +135,51 @@ void plan_print_groups_why(FILE *to, const struct plan_report *r)
 		fprintf(to, "  - no machines compute layers together: %s.\n", solve_groups_words(n->why));
 		break;
 	}
+}
+
+// ---- By hand
+
+static const char *device_name(const struct plan_report *r, int32_t device)
+{
+	return r->cluster->devices[device].name;
+}
+
+#define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-" // cli/placement_words.h takes these
+
+// can_place: --place knows one round, and one mode for all groups.
+static bool can_place(const struct plan_report *r)
+{
+	const struct cost_plan *p = &r->result.plan;
+	bool can = p->n_rounds == 1;
+	for (int32_t i = 0; i < r->cluster->n_devices; i++)
+		can = can && (r->fates[i].fate != SOLVE_USED || device_name(r, i)[strspn(device_name(r, i), NAME_CHARS)] == '\0');
+	for (int32_t i = 1; i < p->n_groups; i++)
+		can = can && plan_best_mode(&p->groups[i]) == plan_best_mode(&p->groups[0]);
+	return can;
+}
+
+static void print_place(FILE *to, const struct plan_report *r, int32_t stage)
+{
+	const struct cost_stage *st = &r->result.plan.stages[stage];
+	const struct cost_group *g = cost_group_of(&r->result.plan, stage);
+	for (int32_t i = 0; g && i < g->n_members; i++)
+		fprintf(to, "%s%s:%" PRIu32 "%s", i > 0 ? "+" : "", device_name(r, g->devices[i]), g->shares[i],
+			g->mode == GROUP_GATHER && g->gather_form == GROUP_HUB && g->hub == i ? "*" : "");
+	fprintf(to, "%s=%" PRId32, g ? "" : device_name(r, st->device), st->n_layers);
+}
+
+void plan_print_by_hand(FILE *to, const struct plan_report *r)
+{
+	const struct cost_plan *p = &r->result.plan;
+	if (!can_place(r))
+		return;
+	fprintf(to, "By hand: hearth serve MODEL --place \"");
+	for (int32_t i = 0; i < p->n_stages; i++) {
+		fputs(i > 0 ? "," : "", to);
+		print_place(to, r, i);
+	}
+	fputc('"', to);
+	if (p->n_groups > 0)
+		fprintf(to, " --tp-mode %s", tp_mode_word(plan_best_mode(&p->groups[0])));
+	fprintf(to, "%s\n", r->fates[p->head].fate == SOLVE_USED ? "" : " --no-node");
 }

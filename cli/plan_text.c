@@ -232,6 +232,7 @@ void plan_print_text(FILE *to, const struct plan_report *r)
 {
 	print_head(to, r);
 	print_plan(to, r);
+	plan_print_by_hand(to, r);
 	print_predicted(to, r);
 	print_devices(to, r);
 	plan_print_groups(to, r);

@@ -115,6 +115,7 @@ static void first_layout(const struct coordinator *c, const struct chain *ch, st
 		if (st->n_members > 1) {
 			out->stages[i].who.mode = c->config.group_mode;
 			out->stages[i].who.payload = c->config.group_payload;
+			out->stages[i].who.hub = st->hub;
 		}
 		for (int32_t k = 0; k < st->n_members; k++) {
 			out->stages[i].who.shares[k] = st->n_members > 1 ? st->members[k].share : 1;

@@ -14,8 +14,7 @@ static int32_t find_device(const struct plan_ask *ask, struct node_id id)
 	return -1;
 }
 
-// What the cost model tells apart as mode and form of a sum, members know as one mode.
-static enum split_mode split_mode_of(const struct cost_group *g)
+enum split_mode plan_best_mode(const struct cost_group *g)
 {
 	if (g->mode == GROUP_GATHER)
 		return SPLIT_GATHER;
@@ -52,7 +51,7 @@ static bool group_of_plan(const struct plan_ask *ask, const struct plan_group *w
 
 static struct plan_group plan_of_group(const struct plan_ask *ask, const struct cost_group *g)
 {
-	struct plan_group out = {.n = g->n_members, .mode = split_mode_of(g)};
+	struct plan_group out = {.n = g->n_members, .mode = plan_best_mode(g)};
 	out.hub = g->mode == GROUP_GATHER && g->gather_form == GROUP_HUB ? g->hub + 1 : 0;
 	for (int32_t i = 0; i < g->n_members; i++) {
 		out.nodes[i] = ask->nodes[g->devices[i]];

@@ -20,6 +20,8 @@ struct plan_answer {
 	char groups[REASON_CAP]; // who shares layers and why, or why nobody does; "" when that is not asked, or nobody could
 };
 
+// plan_best_mode: what the cost model tells apart as mode and form of a sum, members know as one mode.
+enum split_mode plan_best_mode(const struct cost_group *g);
 // plan_best: `fates` has room for n_devices. Errors are those of solve, which says what the arena must have.
 MUST_USE enum err plan_best(const struct plan_ask *ask, struct arena *scratch, struct solve_device_fate *fates, struct plan_answer *out, struct errmsg *em);
 

@@ -52,10 +52,30 @@ static void machines_may_share_layers(void **state)
 	free(w);
 }
 
+static void a_star_marks_who_passes_on(void **state)
+{
+	(void)state;
+	struct placement_words *w;
+	struct errmsg em = {""};
+	assert_int_equal(placement_words_parse("a:3+b=10,c:1+d:2*+e=20", 30, &w, &em), OK);
+	assert_int_equal(w->stages[0].hub, 0);
+	assert_int_equal(w->stages[1].hub, 2);
+	assert_int_equal(w->stages[1].n_members, 3);
+	assert_string_equal(placement_words_hub(w), "d");
+	free(w);
+	assert_int_equal(placement_words_parse("a+b*=30", 30, &w, &em), OK);
+	assert_int_equal(w->stages[0].hub, 2);
+	free(w);
+	assert_int_equal(placement_words_parse("a+b=30", 30, &w, &em), OK);
+	assert_null(placement_words_hub(w));
+	free(w);
+}
+
 static void mistakes_are_named(void **state)
 {
 	(void)state;
 	static const struct { const char *text, *words; } bad[] = {
+		{"a*=30", "nobody to pass"}, {"a*+b*=30", "two machines of a's group have a star"}, {"a:2*:3+b=30", "NAME=LAYERS"}, {"a+*b=30", "NAME=LAYERS"},
 		{"", "does not begin with NAME=LAYERS"}, {"a", "NAME=LAYERS"}, {"a=", "NAME=LAYERS"}, {"=3", "NAME=LAYERS"}, {"a=0", "1 to 1024"},
 		{"a=-3", "NAME=LAYERS"}, {"a=1025", "NAME=LAYERS"}, {"a=4294967326", "NAME=LAYERS"}, {"a=15,", "\"\" does not begin"}, {"a=30/", "\"\" does not begin"},
 		{"a=15 b=15", "\" b=15\" is not understood"}, {"a=15,b=14", "chain 0 gives out 29 layers, the model has 30"},
@@ -117,6 +137,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(machines_and_chains_are_read_in_order),
 		cmocka_unit_test(machines_may_share_layers),
+		cmocka_unit_test(a_star_marks_who_passes_on),
 		cmocka_unit_test(mistakes_are_named),
 		cmocka_unit_test(no_bound_is_passed),
 	};

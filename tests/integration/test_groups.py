@@ -36,7 +36,7 @@ def same(a, b):
 @pytest.mark.deadline(240)
 @pytest.mark.parametrize("place, names", [
     ("a:2+b:1=30", "ab"),
-    ("a:3+b:2+c:1=30", "abc"),
+    ("a:3+b:2*+c:1=30", "abc"),
     ("a=7,b:1+c:1=16,d=7", "abcd"),
     ("%s:1+a:1=30" % LOCAL, "a"),
     ("a:1+%s:1=30" % LOCAL, "a"),
@@ -68,6 +68,11 @@ def test_a_mode_that_the_model_cannot_have_is_refused_at_the_start(cluster, tmp_
     for words in (("run", "-p", "x", "--tp", "1:1"), ("serve", "--place", "a=1,b:2+c:1=2", "--state", cluster.state("x"), "--no-http", "--listen", "127.0.0.1:0")):
         ran = cluster.command(words[0], tmp_path / "made.gguf", *words[1:], "--tp-mode", mode, check=False)
         assert ran.returncode == 1 and ran.stderr.rstrip().endswith(why) and "--tp-mode: " in ran.stderr, ran.stderr
+
+
+def test_a_star_is_refused_with_a_mode_that_has_sums(cluster):
+    ran = cluster.command("serve", cluster.model, "--place", "a+b*=30", "--tp-mode", "mixed", "--no-http", "--listen", "127.0.0.1:0", check=False)
+    assert ran.returncode == 1 and "b* passes on what is gathered: with --tp-mode mixed each member is sent something else" in ran.stderr
 
 
 @pytest.mark.deadline(240)

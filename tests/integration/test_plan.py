@@ -59,7 +59,7 @@ def test_machines_on_a_wire_compute_layers_together_and_the_report_says_what_the
     assert four["tpot_s"] == pytest.approx(a["compute_s"] + a["exchanges_s"] + a["head_s"])
     assert (two["plan"]["stages"][0]["group"]["mode"], two["plan"]["stages"][0]["group"]["exchanges"]) == ("reduce", 65)
     text = plan(*args, "--svg", tmp_path / "pis.svg").stdout
-    for words in ("Plan: pi1+pi2+pi3+pi4 32 layers", "Computed together:", "(mixed: gathers direct, sums all): 97 exchanges in 97 steps take", "25.0 % of each layer", "Without groups a token"):
+    for words in ("Plan: pi1+pi2+pi3+pi4 32 layers", 'By hand: hearth serve MODEL --place "pi1:2+pi2:2+pi3:2+pi4:2=32" --tp-mode mixed\n', "Computed together:", "(mixed: gathers direct, sums all): 97 exchanges in 97 steps take", "25.0 % of each layer", "Without groups a token"):
         assert words in text, words
     small = plan("llama-3.2-1b", *args[1:]).stdout  # they are on wires
     assert "what limits it are the exchanges in the group of pi1" in small and "Faster links between its members would help" in small
