@@ -323,7 +323,7 @@ static void expect_reply(struct stage_work *head, struct stage_work *embedder, c
 static void run_members(struct stage_work **m, struct batch *b, int32_t n)
 {
 	static uint8_t own[GROUP_MEMBERS_MAX][65536], parts[GROUP_MEMBERS_MAX][GROUP_MEMBERS_MAX][65536];
-	struct stage_turn turn[GROUP_MEMBERS_MAX];
+	struct stage_turn turn[GROUP_MEMBERS_MAX] = {{0}};
 	for (int32_t i = 0; i < n; i++) {
 		assert_true(stage_work_part_bytes(m[i]) <= sizeof own[0]);
 		stage_work_member_begin(m[i], 0, 1, b[i].items, N_SLOTS, own[i], &turn[i]);
