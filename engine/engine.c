@@ -581,7 +581,14 @@ bool engine_expert_stats(struct engine *e, struct expert_cache_stats *out)
 
 void engine_weight_stats(struct engine *e, struct residency_stats *out)
 {
+	struct expert_cache_stats x;
 	residency_get_stats(e->residency, out);
+	if (!engine_expert_stats(e, &x))
+		return;
+	out->read_bytes += x.read_bytes;
+	out->wasted_bytes += x.wasted_bytes;
+	out->read_ns += x.stall_ns; // at least: what is guessed right is read beside computing
+	out->stall_ns += x.stall_ns;
 }
 
 const struct hparams *engine_hparams(const struct engine *e)

@@ -94,7 +94,7 @@ void engine_take_kv(struct engine *e, const struct engine *from);
 // engine_bytes returns the memory this engine takes beside its weights, engine_kv_bytes what of it is KV cache.
 uint64_t engine_bytes(const struct engine *e);
 uint64_t engine_kv_bytes(const struct engine *e);
-// engine_weight_stats tells where the weights are and how they come; from any thread.
+// engine_weight_stats tells where the weights are and how they come, what is read of experts included; from any thread.
 void engine_weight_stats(struct engine *e, struct residency_stats *out);
 // engine_expert_stats: false, and zeroes, when experts are not read by us.
 bool engine_expert_stats(struct engine *e, struct expert_cache_stats *out);

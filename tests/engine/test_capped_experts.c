@@ -164,6 +164,9 @@ static void a_token_reads_only_the_experts_its_routers_chose(void **state)
 	assert_int_equal(stats.read_bytes, chosen + stats.unused_bytes);
 	assert_true(stats.ahead_bytes > stats.unused_bytes); // some of it was what the router chose then
 	assert_true(stats.read_bytes < (uint64_t)N_LAYERS * N_EXPERTS * w->expert_bytes);
+	struct residency_stats all; // who asks for weights hears of experts, too: what was waited for was not computed
+	engine_weight_stats(e, &all);
+	assert_true(all.read_bytes >= stats.read_bytes && all.stall_ns >= stats.stall_ns && stats.stall_ns > 0);
 	free(logits);
 	engine_close(e);
 }

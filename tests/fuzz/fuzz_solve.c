@@ -91,7 +91,7 @@ static void take_world(struct reader *r, struct world *w)
 		.kv_bytes = take_bytes(r, 1),
 		.head_bytes = take_bytes(r, 20),
 		.hop_bytes = take_bytes(r, 4)};
-	if (w->shape.hop_bytes % 2 != 0) { // experts
+	if (w->shape.kv_bytes % 2 != 0) { // experts
 		w->shape.split.n_experts = 1 + (int32_t)(w->shape.kv_bytes % 128);
 		w->shape.n_experts_used = 1 + (int32_t)(w->shape.kv_bytes % 7) % w->shape.split.n_experts;
 		w->shape.expert_share = (double)(w->shape.head_bytes % 101) / 100;
