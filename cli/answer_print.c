@@ -109,8 +109,8 @@ static json_t *counts_json(const uint64_t *counts, int32_t n)
 
 static json_t *group_json(const struct answer_print *p)
 {
-	return json_pack("{s:s, s:i, s:I, s:o, s:o}", "shares", p->opts->tp, "members", p->n_members, "exchanges", (json_int_t)p->group.n_exchanges,
-		"received_bytes", counts_json(p->group.received, p->n_members), "received_messages", counts_json(p->group.n_messages, p->n_members));
+	return json_pack("{s:s, s:i, s:I, s:o, s:o, s:I}", "shares", p->opts->tp, "members", p->n_members, "exchanges", (json_int_t)p->group.n_exchanges,
+		"received_bytes", counts_json(p->group.received, p->n_members), "received_messages", counts_json(p->group.n_messages, p->n_members), "head_bytes", (json_int_t)p->group.head_bytes);
 }
 
 static void print_json(struct answer_print *p, const struct answer_result *r)

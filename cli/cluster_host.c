@@ -86,6 +86,18 @@ static enum err check_mode(const struct cluster_host *h, const struct options *o
 	return e == OK ? OK : errmsg_prefix(em, e, "--tp-mode");
 }
 
+// check_head refuses what cannot have lm_head on the last stage.
+static enum err check_head(const struct options *o, const struct coordinator_config *c, struct errmsg *em)
+{
+	if (!c->has_output)
+		return OK;
+	if (o->rounds > 1)
+		return errmsg_fail(em, ERR_RANGE, "--head last needs a last stage with layers in every trip: leave out --rounds");
+	if (head_reply_bytes_max(c->vocab_size) > DATA_RECORD_MAX - FRAME_STEP_BYTES)
+		return errmsg_fail(em, ERR_UNSUPPORTED, "--head last: logits of %d tokens do not fit a frame of %d bytes", c->vocab_size, DATA_RECORD_MAX);
+	return OK;
+}
+
 // fill_placement: whoever is named is waited for, unless --nodes says how many.
 static enum err fill_placement(struct cluster_host *h, const struct options *o, struct coordinator_config *c, struct errmsg *em)
 {
@@ -141,6 +153,7 @@ static enum err fill_core(struct cluster_host *h, const struct options *o, int32
 		.hidden_dim = hp->hidden_dim,
 		.vocab_size = hp->vocab_size,
 		.wire = o->wire,
+		.has_output = o->head == HEAD_LAST,
 		.n_slots = n_slots,
 		.ctx_len = choose_ctx(o, hp),
 		.chunk_max = choose_chunk(o, hp),
@@ -163,6 +176,8 @@ static enum err fill_core(struct cluster_host *h, const struct options *o, int32
 	if (o->replicas == 1 && o->place == NULL && o->nodes > NODES_MAX)
 		return errmsg_fail(em, ERR_LIMIT, "--nodes %d: one chain takes at most %d machines; more need --replicas", o->nodes, NODES_MAX);
 	enum err e = check_split(o, h->model, em);
+	if (e == OK)
+		e = check_head(o, c, em);
 	if (e == OK)
 		e = fill_placement(h, o, c, em);
 	if (e != OK)
@@ -189,7 +204,7 @@ static enum err open_node(struct cluster_host *h, const struct options *o, const
 		.model = h->model,
 		.local_control = h->local_control,
 		.local_data = h->local_data,
-		.core = {.n_layers = c->n_layers, .hidden_dim = c->hidden_dim, .n_threads = (uint32_t)options_n_threads(o), .local = true,
+		.core = {.n_layers = c->n_layers, .hidden_dim = c->hidden_dim, .vocab_size = c->vocab_size, .n_threads = (uint32_t)options_n_threads(o), .local = true,
 			.liveness = liveness_defaults, .link_age_ns = LINK_AGE_NS, .keep_bytes = h->budget.keep_bytes,
 			.keep_disk_bytes = o->keep_disk},
 		.memory = h->budget.node,

@@ -66,11 +66,17 @@ static int32_t n_layers_here(const struct options *o, const struct coordinator_c
 	return (c->n_layers + o->nodes) / (o->nodes + 1);
 }
 
+// has_last_here guesses whether this machine's layers are the last ones, too: when they are all. Else it is measured with the plan.
+static bool has_last_here(const struct options *o, const struct coordinator_config *c)
+{
+	return n_layers_here(o, c) == c->n_layers;
+}
+
 static struct engine_config stage_config(const struct measuring *m, int32_t ctx_len, int32_t chunk)
 {
 	return (struct engine_config){.model = m->model, .kernels = worker_kernels(m->worker), .pool = worker_pool(m->worker),
 		.layers = layer_spans_one(0, n_layers_here(m->o, m->core)), .n_slots = m->core->n_slots, .ctx_len = ctx_len, .batch_max = chunk, .wire = m->core->wire,
-		.split = m->split, .member = MEMBER_EACH};
+		.has_output = m->core->has_output && has_last_here(m->o, m->core), .split = m->split, .member = MEMBER_EACH};
 }
 
 // to_disk_bytes returns what kept states on their way to disk take.
@@ -86,7 +92,7 @@ static enum err measure(void *ctx, int32_t ctx_len, int32_t chunk, struct memory
 	c.ctx_len = ctx_len;
 	c.chunk_max = chunk;
 	struct engine_config head = {.model = m->model, .kernels = worker_kernels(m->worker), .pool = worker_pool(m->worker), .has_head = true,
-		.batch_max = chunk, .wire = c.wire};
+		.embeds_only = c.has_output, .batch_max = chunk, .wire = c.wire};
 	struct engine_config stage = stage_config(m, ctx_len, chunk);
 	struct engine_size h, s = {0};
 	enum err e = stage_work_measure(&head, &h, em);

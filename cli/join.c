@@ -374,7 +374,7 @@ static enum err open_node(struct joining *j, struct errmsg *em)
 		.keep_epoch = keep_epoch,
 		.ctx = j,
 		.on_exit = on_exit_node,
-		.core = {.fetches = o->model == NULL, .n_layers = hp->n_layers, .hidden_dim = hp->hidden_dim, .n_threads = (uint32_t)options_n_threads(o),
+		.core = {.fetches = o->model == NULL, .n_layers = hp->n_layers, .hidden_dim = hp->hidden_dim, .vocab_size = hp->vocab_size, .n_threads = (uint32_t)options_n_threads(o),
 			.member_epoch = j->member.grant.member_epoch, .liveness = liveness_with(o->dead_after * INT64_C(1000000)),
 			.link_age_ns = LINK_AGE_NS, .keep_bytes = j->budget.keep_bytes, .keep_disk_bytes = o->keep_disk},
 		.memory = j->budget.node,

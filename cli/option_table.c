@@ -13,6 +13,7 @@ static const char *const wire_words[] = {"f32", "bf16", "f16", "q8", NULL};
 
 static const char *const plan_words[] = {"cost", "even", NULL};
 static const char *const tp_words[] = {"gather", "mixed", "mixed-star", "mixed-scatter", "reduce", "reduce-star", "reduce-scatter", NULL}; // as enum split_mode
+static const char *const head_words[] = {"local", "last", NULL};
 const char *tp_mode_word(enum split_mode mode)
 {
 	return tp_words[mode];
@@ -131,6 +132,10 @@ static const struct option table[] = {
 	{.flag = "--tp-payload", .key = "cluster.tp_payload", .commands = FOR_RUN | FOR_SERVE, .kind = OPTION_ENUM, .offset = AT(tp_payload), .choices = wire_words,
 		.preset = "f32", .placeholder = "TYPE",
 		.help = "what sums of the modes mixed and reduce are rounded to on their way (bf16 or q8): fewer bytes, and other bits than one machine's"},
+	{.flag = "--head", .key = "cluster.head", .commands = FOR_RUN | FOR_SERVE, .kind = OPTION_ENUM, .offset = AT(head), .choices = head_words, .preset = "local",
+		.placeholder = "WHERE",
+		.help = "where the output head is, whose matrix can be as large as several layers: on this machine (local), or on whoever has the last layers, cut among "
+			"the members of a group (last): they see what answers are likely to say"},
 	{.flag = "--wire", .key = "cluster.wire", .commands = FOR_RUN | FOR_SERVE, .kind = OPTION_ENUM, .offset = AT(wire),
 		.choices = wire_words, .preset = "f32", .placeholder = "TYPE",
 		.help = "what hidden states are rounded to at every layer boundary, so that any cut gives the same text"},

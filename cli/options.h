@@ -75,6 +75,8 @@ struct host_port_list {
 // Every option of every command. Strings are borrowed from argv or from `config_text`, NULL when not given.
 // Who gets which layers without a split.
 enum plan_way { PLAN_BY_COST, PLAN_EVEN };
+// Where the output head (lm_head) is.
+enum head_place { HEAD_HERE, HEAD_LAST };
 
 struct options {
 	// all commands
@@ -121,6 +123,7 @@ struct options {
 	const char *tp;
 	int tp_mode;    // enum split_mode
 	int tp_payload; // enum wire_type
+	enum head_place head;
 	bool no_node;
 	struct host_port listen; // serve: where nodes connect
 	struct host_port http;   // always loopback

@@ -201,6 +201,7 @@ struct reply {
 	int32_t buf;
 	int32_t pos; // of its first position
 	int32_t n_rows;
+	enum head_want want;
 	bool draw;
 };
 

@@ -91,6 +91,7 @@ struct coordinator_config {
 	bool model_unknown; // its hash comes with COORD_EV_MODEL: until then nodes that others than this machine run wait
 	int32_t n_layers, hidden_dim, vocab_size;
 	enum wire_type wire;
+	bool has_output; // lm_head is the last stage's, whose members make logits: the head only embeds and samples
 	int32_t n_slots;       // of each chain: 1 .. SESSIONS_MAX
 	int32_t ctx_len;
 	uint64_t layer_kv_bytes; // of one layer's cache for all slots; 0: not known
@@ -252,6 +253,7 @@ struct coord_sample_item {
 	int32_t slot;   // identifies the session's running hash: 0 .. n_chains * n_slots - 1
 	int32_t buf;
 	int32_t n_rows;
+	enum head_want want; // what buf has instead of hidden states, of one token (base/head_reply.h): what a peer sent
 	bool hash;      // add the logits of every row to the session's hash
 	bool first;     // the session's first rows: the hash starts
 	bool draw;

@@ -56,7 +56,7 @@ enum err plan_solve_begin(const struct coordinator *c, const struct coord_effect
 			.shape = shape,
 			.params = {.units_per_layer = COST_UNITS_DEFAULT, .kv_alloc = ctx_len * (uint64_t)c->config.n_slots, .kv_read = at_most(ctx_len / 2, CONTEXT_PLANNED)},
 			.rounds_min = has_rounds ? c->config.n_rounds : 1,
-			.rounds_max = has_rounds ? c->config.n_rounds : SOLVE_ROUNDS_MAX,
+			.rounds_max = has_rounds ? c->config.n_rounds : c->config.has_output ? 1 : SOLVE_ROUNDS_MAX, // lm_head follows layers
 			.limits = out->limits,
 			.allow_groups = c->config.may_group,
 		},

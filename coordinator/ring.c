@@ -49,20 +49,20 @@ void ring_give_credit(struct coordinator *c, struct chain *ch, struct coord_effe
 
 // ---- out
 
-static enum step_reply wanted_reply(const struct session *s, int32_t pos_end)
+static enum step_reply wanted_reply(const struct coordinator *c, const struct session *s, int32_t pos_end)
 {
-	if (pos_end <= s->replay_to)
+	if (pos_end <= s->replay_to || (!s->hash_logits && pos_end != s->n_tokens))
 		return REPLY_NONE;
-	if (s->hash_logits)
-		return REPLY_ALL;
-	return pos_end == s->n_tokens ? REPLY_LAST : REPLY_NONE;
+	if (!c->config.has_output)
+		return s->hash_logits ? REPLY_ALL : REPLY_LAST;
+	return !s->hash_logits && sampling_takes_best(&s->sampling) ? REPLY_BEST : REPLY_LOGITS;
 }
 
 static void send_ready(struct coordinator *c, struct chain *ch, struct session *s, struct coord_link *l, struct coord_effects *fx)
 {
 	struct step st = {
 		.wire = c->config.wire,
-		.reply = wanted_reply(s, s->n_embedded),
+		.reply = wanted_reply(c, s, s->n_embedded),
 		.flags = s->seq_sent == 0 ? STEP_FIRST : 0,
 		.src_span = SPAN_HEAD,
 		.dst_span = 0,
@@ -121,15 +121,21 @@ static void bad_peer(struct coordinator *c, struct coord_link *l, const char *wh
 
 static int32_t n_reply_rows(const struct step *st)
 {
-	return st->reply == REPLY_ALL ? (int32_t)st->n_tokens : st->reply == REPLY_LAST;
+	return st->reply == REPLY_ALL ? (int32_t)st->n_tokens : st->reply != REPLY_NONE;
+}
+
+static size_t reply_bytes(const struct coordinator *c, const struct step *st)
+{
+	enum head_want want = step_reply_want(st->reply);
+	return want == HEAD_NOTHING ? row_bytes(c) * (size_t)n_reply_rows(st) : head_reply_bytes(want, c->config.vocab_size);
 }
 
 // is_owed tells whether a reply is the one that is due: the oldest step under way, whole, with the rows that were asked for.
 static bool is_owed(const struct coordinator *c, const struct session *s, const struct step *st)
 {
 	return s->seq_back != s->seq_sent && st->seq == s->seq_back && st->n_tokens == s->sent_n[s->seq_back % ARRAY_LEN(s->sent_n)] &&
-		(int32_t)st->pos == s->pos_back && st->reply == wanted_reply(s, (int32_t)(st->pos + st->n_tokens)) &&
-		st->payload_len == row_bytes(c) * (size_t)n_reply_rows(st);
+		(int32_t)st->pos == s->pos_back && st->reply == wanted_reply(c, s, (int32_t)(st->pos + st->n_tokens)) &&
+		st->payload_len == reply_bytes(c, st);
 }
 
 static void on_reply(struct coordinator *c, struct chain *ch, struct coord_link *l, const struct step *st, struct coord_effects *fx)
@@ -170,7 +176,8 @@ static void on_reply(struct coordinator *c, struct chain *ch, struct coord_link 
 	f->u.take.msg_off = FRAME_STEP_BYTES;
 	f->u.take.len = st->payload_len;
 	c->replies[c->n_replies++] = (struct reply){
-		.session = s->id, .chain = ch->index, .buf = buf, .pos = (int32_t)st->pos, .n_rows = n_reply_rows(st), .draw = s->pos_back == s->n_tokens};
+		.session = s->id, .chain = ch->index, .buf = buf, .pos = (int32_t)st->pos, .n_rows = n_reply_rows(st), .want = step_reply_want(st->reply),
+		.draw = s->pos_back == s->n_tokens};
 }
 
 // ---- relay

@@ -33,7 +33,9 @@ int32_t coordinator_n_bufs(const struct coordinator_config *config)
 
 size_t coordinator_buf_bytes(const struct coordinator_config *config)
 {
-	return wire_bytes(config->wire, config->hidden_dim) * (size_t)config->chunk_max;
+	size_t states = wire_bytes(config->wire, config->hidden_dim) * (size_t)config->chunk_max;
+	size_t reply = config->has_output ? head_reply_bytes_max(config->vocab_size) : 0;
+	return states > reply ? states : reply;
 }
 
 void sessions_init(struct coordinator *c, int32_t *token_memory)
@@ -310,6 +312,8 @@ static bool may_step(const struct coordinator *c, const struct session *s)
 static int32_t next_n(const struct coordinator *c, const struct session *s)
 {
 	int32_t n = (s->n_embedded < s->replay_to ? s->replay_to : s->n_tokens) - s->n_embedded;
+	if (c->config.has_output && s->hash_logits && s->n_embedded >= s->replay_to)
+		return 1; // a reply has all logits of one token, and all of them are wanted
 	return n > c->config.chunk_max ? c->config.chunk_max : n;
 }
 
@@ -413,6 +417,7 @@ static void start_sampling(struct coordinator *c, struct coord_effects *fx)
 			.slot = s->head_slot,
 			.buf = r->buf,
 			.n_rows = r->n_rows,
+			.want = r->want,
 			.hash = s->hash_logits,
 			.first = s->hash_logits && !s->hash_started,
 			.draw = r->draw,

@@ -70,6 +70,10 @@ enum err weight_ranges_of(struct engine *e, struct weight_ranges *out)
 	for (int32_t i = 0; i < e->hp.n_layers && err == OK; i++)
 		if (layer_spans_find(&e->c.layers, i) >= 0)
 			err = add_small(out, e, i);
+	if (err == OK && engine_has_output(e)) {
+		struct tensor_view norm = model_output_norm(e->c.model);
+		err = add(out, norm.at, (uint64_t)norm.cols * sizeof(float));
+	}
 	unit_table_deinit(&e->units);
 	unit_table_deinit(&e->expert_units);
 	return err;

@@ -262,7 +262,7 @@ static bool engine_fits(const struct msg_plan *engine, const struct msg_plan *p)
 {
 	return engine->epoch.v != 0 && layer_spans_equal(&engine->layers, &p->layers) && engine->n_slots == p->n_slots &&
 		engine->ctx_len == p->ctx_len && engine->chunk_max == p->chunk_max && engine->hop_credits == p->hop_credits && engine->wire == p->wire &&
-		same_part(&engine->group, &p->group);
+		engine->has_output == p->has_output && (!p->has_output || (engine->stage == engine->n_stages - 1) == (p->stage == p->n_stages - 1)) && same_part(&engine->group, &p->group);
 }
 
 // let_go: the plan has no part for us. Weights and buffers are somebody else's memory now.
@@ -300,6 +300,7 @@ void node_load(struct node *n, struct node_effects *fx)
 	f->u.load.n_bufs = p->group.self == 0 ? p->hop_credits * p->layers.n : FELLOW_BUFS;
 	f->u.load.buf_bytes = stage_buf_bytes(n);
 	f->u.load.wire = p->wire;
+	f->u.load.has_output = stage_has_output(n);
 	f->u.load.group = &p->group;
 }
 

@@ -57,6 +57,7 @@ struct node_config {
 	int32_t n_layers;      // of the model file: a plan beyond it is refused
 	int32_t layers_max;    // it has memory for, as it tells the coordinator; 0: it does not say
 	int32_t hidden_dim;
+	int32_t vocab_size;
 	bool fetches;          // it has no model file: what layers need is fetched (PREPARE, or else LOAD) before they are loaded
 	uint32_t n_threads;
 	char simd[SIMD_NAME_CAP];
@@ -166,6 +167,7 @@ struct node_forward_item {
 	int32_t slot;
 	int32_t pos;
 	int32_t n_tokens;
+	enum head_want want;  // of its last token: where the buffer begins it gets this instead of states; of a group, that of the first member
 };
 
 // Frames that stand side by side.
@@ -248,6 +250,7 @@ struct node_effect {
 			int32_t n_slots, ctx_len, chunk_max, n_bufs;
 			size_t buf_bytes;
 			enum wire_type wire;
+			bool has_output; // with lm_head, or this member's rows of it
 			const struct msg_group *group; // n_members 0: none; valid until the effects are carried out
 		} load;
 		struct {

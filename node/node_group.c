@@ -277,7 +277,8 @@ static uint64_t bind_items(struct node *n, const struct part_start *s, struct no
 	for (int32_t i = 0, row = 0; i < s->n_items; row += s->items[i++].n_tokens) {
 		const struct part_item *it = &s->items[i];
 		struct session_id *kv = &n->kv_session[it->slot];
-		n->items[i] = (struct node_forward_item){.buf = (int32_t)(n->group.forward % 2), .row = row, .slot = it->slot, .pos = it->pos, .n_tokens = it->n_tokens};
+		n->items[i] = (struct node_forward_item){.buf = (int32_t)(n->group.forward % 2), .row = row, .slot = it->slot, .pos = it->pos, .n_tokens = it->n_tokens,
+			.want = it->want};
 		n->group.sessions[i] = it->session;
 		if (it->is_first)
 			*kv = it->session;
@@ -475,6 +476,9 @@ static const char *start_fault(const struct node *n, const struct part *p, const
 	for (int32_t i = 0; i < s->n_items; i++)
 		if (s->items[i].slot >= plan->n_slots || s->items[i].pos + s->items[i].n_tokens > plan->ctx_len)
 			return "a slot or position outside the plan";
+	for (int32_t i = 0; i < s->n_items; i++)
+		if (s->items[i].want != HEAD_NOTHING && (!stage_has_output(n) || s->layer_end != plan->layers.at[plan->layers.n - 1].end))
+			return "a forward that wants logits of members without the output head";
 	for (int32_t i = 0; i < plan->layers.n; i++)
 		if (plan->layers.at[i].begin <= s->layer_begin && s->layer_end <= plan->layers.at[i].end)
 			return NULL;

@@ -296,6 +296,8 @@ void stage_on_fetched(struct node *n, const struct node_event *ev, struct node_e
 void stage_on_cancel(struct node *n, struct session_id session, struct node_effects *fx);
 void stage_pump(struct node *n, struct node_effects *fx);
 size_t stage_row_bytes(const struct node *n);
+// stage_has_output: this stage's engine has lm_head.
+bool stage_has_output(const struct node *n);
 size_t stage_buf_bytes(const struct node *n);
 // For node_group.c: what a lead's forward was about.
 struct session_id stage_session_of(const struct node *n, int32_t buf); // 0: nobody wants it any more

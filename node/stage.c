@@ -34,9 +34,15 @@ size_t stage_row_bytes(const struct node *n)
 	return wire_bytes(n->plan.wire, n->config.hidden_dim);
 }
 
+bool stage_has_output(const struct node *n)
+{
+	return n->plan.has_output && n->plan.stage == n->plan.n_stages - 1;
+}
+
 size_t stage_buf_bytes(const struct node *n)
 {
-	return stage_row_bytes(n) * (size_t)n->plan.chunk_max;
+	size_t states = stage_row_bytes(n) * (size_t)n->plan.chunk_max, reply = stage_has_output(n) ? head_reply_bytes_max(n->config.vocab_size) : 0;
+	return states > reply ? states : reply;
 }
 
 // round_of returns in which round a frame of this stage's is, or -1: it is another stage's.
@@ -186,6 +192,17 @@ void stage_report_failure(struct node *n, struct session_id session, enum step_f
 	node_send_msg(n, fx, &m);
 }
 
+// wants_output: a reply that only a last stage with lm_head and layers in its last span can give.
+static bool wants_output(const struct step *s)
+{
+	return step_reply_want(s->reply) != HEAD_NOTHING;
+}
+
+static bool has_span(const struct node *n, int32_t round)
+{
+	return n->plan.layers.at[round].begin < n->plan.layers.at[round].end;
+}
+
 static const char *step_fault(const struct node *n, const struct step *s)
 {
 	if (!n->loaded)
@@ -197,6 +214,8 @@ static const char *step_fault(const struct node *n, const struct step *s)
 		return "a step for another stage";
 	if (s->wire != n->plan.wire || s->n_tokens > (uint32_t)n->plan.chunk_max)
 		return "a step of another wire type or size than the plan's";
+	if (wants_output(s) && (!n->plan.has_output || (span_behind(n, s->dst_span) == SPAN_HEAD && !has_span(n, round))))
+		return "a step that wants logits of a stage without the output head";
 	if (s->payload_len != (task_of(n, s).from_payload ? s->n_tokens * stage_row_bytes(n) : 0))
 		return "a hidden state of the wrong size";
 	if (s->slot >= (uint32_t)n->plan.n_slots || s->pos + s->n_tokens > (uint32_t)n->plan.ctx_len)
@@ -413,7 +432,7 @@ static void begin_in_group(struct node *n, const struct task *t, int32_t n_token
 		const struct work *w = &n->work[n->items[i].buf];
 		bool is_first = (w->step.flags & STEP_FIRST) != 0 && is_first_visit(n, w) && w->step.pos == 0 && is_whole(n, &w->step);
 		s.items[i] = (struct part_item){.session = w->step.session, .slot = n->items[i].slot, .pos = n->items[i].pos, .n_tokens = n->items[i].n_tokens,
-			.is_first = is_first};
+			.is_first = is_first, .want = n->items[i].want};
 	}
 	node_group_begin(n, &s, fx);
 }
@@ -442,7 +461,8 @@ static void start_forward(struct node *n, struct node_effects *fx)
 		n_tokens += (int32_t)s->n_tokens;
 		n->work[buf].state = WORK_RUNNING;
 		n->items[n->n_items++] = (struct node_forward_item){
-			.buf = buf, .slot = (int32_t)s->slot, .pos = (int32_t)s->pos, .n_tokens = (int32_t)s->n_tokens};
+			.buf = buf, .slot = (int32_t)s->slot, .pos = (int32_t)s->pos, .n_tokens = (int32_t)s->n_tokens,
+			.want = span_behind(n, s->dst_span) == SPAN_HEAD ? step_reply_want(s->reply) : HEAD_NOTHING};
 		list_remove(&n->queue, i);
 	}
 	if (n->n_items == 0)
@@ -577,7 +597,9 @@ static void send_step(struct node *n, int32_t buf, struct node_link *l, struct n
 	size_t row = stage_row_bytes(n), off = 0, len = row * s.n_tokens;
 	s.src_span = s.dst_span;
 	s.dst_span = span_behind(n, s.src_span);
-	if (s.dst_span == SPAN_HEAD && s.reply != REPLY_ALL) {
+	if (s.dst_span == SPAN_HEAD && wants_output(&s)) {
+		len = head_reply_bytes(step_reply_want(s.reply), n->config.vocab_size);
+	} else if (s.dst_span == SPAN_HEAD && s.reply != REPLY_ALL) {
 		off = s.reply == REPLY_LAST ? row * (s.n_tokens - 1) : 0;
 		len = s.reply == REPLY_LAST ? row : 0;
 	} else if (!n->work[buf].task.goes_on) {

@@ -45,7 +45,7 @@ enum err step_decode(const uint8_t *frame, size_t len, struct step *out)
 	out->layer_end = reader_u16(&r);
 	if (!reader_ok(&r) || type != FRAME_STEP)
 		return ERR_FORMAT;
-	if (wire >= N_WIRE_TYPES || reply > REPLY_ALL || (out->flags & ~STEP_FIRST) != 0)
+	if (wire >= N_WIRE_TYPES || reply > REPLY_LOGITS || (out->flags & ~STEP_FIRST) != 0)
 		return ERR_FORMAT;
 	out->wire = (enum wire_type)wire;
 	out->reply = (enum step_reply)reply;
@@ -129,6 +129,8 @@ enum err part_decode(const uint8_t *frame, size_t len, struct part *out)
 }
 
 #define PART_ITEM_FIRST 1
+#define PART_ITEM_BEST 2
+#define PART_ITEM_LOGITS 4
 
 void part_start_encode(const struct part_start *s, uint8_t out[PART_START_BYTES_MAX])
 {
@@ -144,7 +146,8 @@ void part_start_encode(const struct part_start *s, uint8_t out[PART_START_BYTES_
 		store_u32(at + 8, (uint32_t)it->slot);
 		store_u32(at + 12, (uint32_t)it->pos);
 		store_u16(at + 16, (uint16_t)it->n_tokens);
-		store_u16(at + 18, it->is_first ? PART_ITEM_FIRST : 0);
+		int flags = (it->is_first ? PART_ITEM_FIRST : 0) | (it->want == HEAD_BEST ? PART_ITEM_BEST : it->want == HEAD_LOGITS ? PART_ITEM_LOGITS : 0);
+		store_u16(at + 18, (uint16_t)flags);
 	}
 }
 
@@ -154,12 +157,15 @@ static enum err part_item_decode(struct reader *r, struct part_item *out)
 	uint32_t slot = reader_u32(r), pos = reader_u32(r), n_tokens = reader_u16(r), flags = reader_u16(r);
 	if (!reader_ok(r) || out->session.v == 0 || slot >= SESSIONS_MAX || n_tokens == 0 || n_tokens > CHUNK_TOKENS_MAX || pos > INT32_MAX - n_tokens)
 		return ERR_FORMAT;
-	if ((flags & ~(uint32_t)PART_ITEM_FIRST) != 0 || (flags != 0 && pos != 0))
+	uint32_t want = flags & (PART_ITEM_BEST | PART_ITEM_LOGITS);
+	bool is_first = (flags & PART_ITEM_FIRST) != 0;
+	if ((flags & ~(uint32_t)PART_ITEM_FIRST) != want || want == (PART_ITEM_BEST | PART_ITEM_LOGITS) || (is_first && pos != 0))
 		return ERR_FORMAT;
 	out->slot = (int32_t)slot;
 	out->pos = (int32_t)pos;
 	out->n_tokens = (int32_t)n_tokens;
-	out->is_first = flags != 0;
+	out->is_first = is_first;
+	out->want = want == PART_ITEM_BEST ? HEAD_BEST : want == PART_ITEM_LOGITS ? HEAD_LOGITS : HEAD_NOTHING;
 	return OK;
 }
 

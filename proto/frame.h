@@ -35,6 +35,7 @@
 #define HEARTH_PROTO_FRAME_H
 
 #include "base/err.h"
+#include "base/head_reply.h"
 #include "base/ids.h"
 #include "base/wire_type.h"
 
@@ -52,7 +53,13 @@ enum frame_type { FRAME_CONTROL = 1, FRAME_PING = 2, FRAME_PONG = 3, FRAME_CLOCK
 #define SPAN_HEAD 0xffff
 
 // What the head wants back of a step: a chunk in the middle of a prompt needs no hidden state at the head at all.
-enum step_reply { REPLY_NONE, REPLY_LAST, REPLY_ALL };
+// Where the plan gives lm_head to the last stage, it is asked for what its last token's logits give instead (base/head_reply.h).
+enum step_reply { REPLY_NONE, REPLY_LAST, REPLY_ALL, REPLY_BEST, REPLY_LOGITS };
+
+static inline enum head_want step_reply_want(enum step_reply r)
+{
+	return r == REPLY_BEST ? HEAD_BEST : r == REPLY_LOGITS ? HEAD_LOGITS : HEAD_NOTHING;
+}
 
 #define STEP_FIRST 1 // flag: the session's first step of this plan. At position 0 the stage binds the slot to it and forgets what was there
 // .. further on the stage has computed all before it, under an earlier plan.
@@ -101,6 +108,7 @@ struct part_item {
 	struct session_id session;
 	int32_t slot, pos, n_tokens;
 	bool is_first; // flag 1: the slot is bound to this session anew; pos is 0
+	enum head_want want; // flag 2: candidates, flag 4: all logits of its last token, in one more exchange: only the first member gets anything in it
 };
 
 struct part_start {

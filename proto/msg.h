@@ -67,6 +67,7 @@ struct msg_plan {
 	struct layer_spans layers; // one span for each round; an empty one only where there are several
 	enum wire_type wire;
 	int32_t n_slots, ctx_len, chunk_max, hop_credits;
+	bool has_output; // lm_head is the last stage's, not the head's
 	struct msg_peer prev, next; // absent for all but the lead of a group
 	struct msg_group group;
 };

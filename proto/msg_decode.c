@@ -274,6 +274,7 @@ static enum err get_plan(const Hearth__Plan *p, struct msg_plan *m, struct errms
 	TRY(get_int(p->ctx_len, 1, 1 << 24, &m->ctx_len, "ctx_len", em));
 	TRY(get_int(p->chunk_max, 1, CHUNK_TOKENS_MAX, &m->chunk_max, "chunk_max", em));
 	TRY(get_int(p->hop_credits, 1, HOP_CREDITS_MAX / m->layers.n, &m->hop_credits, "hop_credits", em));
+	m->has_output = p->has_output;
 	TRY(get_peer(p->prev, &m->prev, em));
 	TRY(get_peer(p->next, &m->next, em));
 	TRY(get_group(p->group, &m->group, em));

@@ -189,6 +189,7 @@ static size_t put_plan(const struct msg_plan *m, Hearth__Control *c, uint8_t *ou
 	p.ctx_len = (uint32_t)m->ctx_len;
 	p.chunk_max = (uint32_t)m->chunk_max;
 	p.hop_credits = (uint32_t)m->hop_credits;
+	p.has_output = m->has_output;
 	p.prev = peer_out(&m->prev, &prev);
 	p.next = peer_out(&m->next, &next);
 	p.group = group_out(&m->group, &group);

@@ -128,6 +128,7 @@ void coord_head_sample(struct coord_head *h, const struct coord_effect *f)
 		j->sample[i] = (struct sample_item){
 			.wire = coord_head_bytes(h, it->buf, 0, 0),
 			.n_rows = it->n_rows,
+			.want = it->want,
 			.hash = it->hash ? &h->hashes[it->slot] : NULL,
 			.draw = it->draw,
 			.pos = it->pos,
@@ -146,6 +147,7 @@ static enum err open_work(struct coord_head *h, struct errmsg *em)
 		.kernels = worker_kernels(h->p.worker),
 		.pool = worker_pool(h->p.worker),
 		.has_head = true,
+		.embeds_only = h->p.core->has_output,
 		.batch_max = h->p.core->chunk_max,
 		.wire = h->p.core->wire,
 		.weights = h->p.weights,

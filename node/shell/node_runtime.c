@@ -242,7 +242,8 @@ static void fx_forward(struct node_runtime *rt, const struct node_effect *f)
 	for (int32_t i = 0; i < j->n_items; i++) {
 		const struct node_forward_item *it = &f->u.forward.items[i];
 		j->items[i] = (struct stage_item){
-			.wire = rt->bufs + (size_t)it->buf * rt->buf_bytes + (size_t)it->row * rt->row_bytes, .slot = it->slot, .pos = it->pos, .n_tokens = it->n_tokens};
+			.wire = rt->bufs + (size_t)it->buf * rt->buf_bytes + (size_t)it->row * rt->row_bytes, .slot = it->slot, .pos = it->pos, .n_tokens = it->n_tokens,
+			.want = it->want};
 	}
 	j->which = -1;
 	rt->in_turns = rt->n_members > 0;
@@ -450,7 +451,8 @@ static enum err set_split(struct rt_job *j, const struct msg_group *g)
 
 static struct part_blocks blocks_of(const struct node_runtime *rt, const struct layer_spans *layers, const struct tensor_split *split, int32_t member)
 {
-	return (struct part_blocks){rt->p.model, worker_kernels(rt->p.worker), worker_pool(rt->p.worker), layers, split, member};
+	return (struct part_blocks){.model = rt->p.model, .kernels = worker_kernels(rt->p.worker), .pool = worker_pool(rt->p.worker), .layers = layers,
+		.split = split, .member = member};
 }
 
 // start_load: nothing else touches the stage before.
@@ -460,6 +462,7 @@ static void start_load(struct node_runtime *rt)
 	j->hold = rt->hold;
 	j->is_busy = j->err == OK && rt->p.is_cached; // until the blocks are here, and then until the engine is
 	struct part_blocks want = blocks_of(rt, &j->config.layers, n_members_of(j) > 0 ? &j->split : NULL, j->config.member);
+	want.has_output = j->config.has_output;
 	if (j->is_busy)
 		j->err = part_blocks_load(rt->p.blocks, &want, false, on_blocks_here, rt, &j->em);
 	if (j->err != OK) {
@@ -486,6 +489,7 @@ static void fx_load(struct node_runtime *rt, const struct node_effect *f)
 		.ctx_len = f->u.load.ctx_len,
 		.batch_max = f->u.load.chunk_max,
 		.wire = f->u.load.wire,
+		.has_output = f->u.load.has_output,
 		.split = rt->p.split,
 		.member = MEMBER_EACH,
 	};

@@ -13,6 +13,7 @@ struct part_blocks {
 	const struct layer_spans *layers;
 	const struct tensor_split *split; // NULL: whole layers
 	int32_t member;
+	bool has_output; // and of the output head
 };
 
 // part_blocks_load makes them be here, as node_blocks_load does. Another error: nothing was begun, and `done` does not come.
