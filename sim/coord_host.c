@@ -47,7 +47,7 @@ static void fx_take(struct sim_world *w, const struct coord_effect *f)
 {
 	struct sim_head *h = &w->head;
 	ASSERT(w->message != NULL);
-	size_t len = kept(w, f->u.take.len);
+	size_t len = sim_is_reply(w->message) ? CHAIN_ROW : kept(w, f->u.take.len);
 	ASSERT(f->u.take.msg_off + len <= w->message_stored);
 	ASSERT(len <= h->buf_kept);
 	check_free(w, &h->embed, f->u.take.buf);
@@ -111,7 +111,7 @@ static void on_sampled(struct sim_world *w)
 		const struct coord_sample_item *it = &j->sample[i];
 		if (digest(w, it) != j->digests[i])
 			sim_world_fail(w, "the head's buffer %d changed while the engine worked on it", it->buf);
-		draws[i] = (struct sim_draw){.data = buf_at(h, it->buf), .n_rows = it->n_rows, .slot = it->slot, .pos = it->pos, .hash = it->hash,
+		draws[i] = (struct sim_draw){.data = buf_at(h, it->buf), .n_rows = it->n_rows, .want = it->want, .slot = it->slot, .pos = it->pos, .hash = it->hash,
 			.first = it->first, .draw = it->draw, .sampling = it->sampling};
 	}
 	sim_engine_sample(h->engine, draws, j->n);

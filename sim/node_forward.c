@@ -98,6 +98,7 @@ void sim_forward_begin(struct sim_world *w, struct sim_node *n, const struct nod
 	j->epoch = st.epoch.v;
 	j->id = f->u.forward.id;
 	j->which = -1;
+	j->is_at_head = false;
 	j->layer_begin = f->u.forward.layer_begin;
 	j->layer_end = f->u.forward.layer_end;
 	j->n = f->u.forward.n_items;
@@ -140,6 +141,51 @@ void sim_forward_continue(struct sim_world *w, struct sim_node *n, const struct 
 	start(w, n);
 }
 
+// ---- lm_head on the last stage
+
+static uint64_t last_state(const struct sim_rows *r)
+{
+	return load_u64(r->data + CHAIN_ROW * (r->n_tokens - 1));
+}
+
+// reply puts what is wanted of each item where its buffer begins; `parts`: of everybody else's, too.
+static void reply(struct sim_node *n, const struct sim_rows *rows, const uint8_t *const *parts)
+{
+	struct sim_node_job *j = &n->forward;
+	int32_t at = 0;
+	for (int32_t i = 0; i < j->n; i++) {
+		if (j->items[i].want == HEAD_NOTHING || rows[i].err != OK)
+			continue;
+		uint64_t h = last_state(&rows[i]), r = chain_reply(h, j->items[i].want);
+		for (int32_t k = 0; parts != NULL && k < n->n_members; k++)
+			r ^= k == n->member ? 0 : load_u64(parts[k] + CHAIN_ROW * at) ^ chain_part(h, k);
+		store_u64(sim_node_buf(n, j->items[i].buf), r);
+		at++;
+	}
+}
+
+// go_to_head begins the last exchange, in which the first member gets something for each item that wants it; false: there is none.
+static bool go_to_head(struct sim_world *w, struct sim_node *n, const struct sim_rows *rows, uint8_t *own)
+{
+	struct sim_node_job *j = &n->forward;
+	uint32_t bytes = 0;
+	for (int32_t i = 0; i < j->n; i++) {
+		j->digests[i] = sim_mix_bytes(0, rows[i].data, (size_t)rows[i].n_tokens * w->model.row_kept); // states are final now
+		if (j->items[i].want == HEAD_NOTHING)
+			continue;
+		store_u64(own + bytes, chain_part(last_state(&rows[i]), n->member));
+		bytes += CHAIN_ROW;
+	}
+	for (int32_t i = 0; i < n->n_members; i++) {
+		j->exchange.bytes[i] = n->member == 0 && i != 0 ? bytes : 0;
+		j->exchange.to[i] = (struct split_sent){0, n->member != 0 && i == 0 ? bytes : 0};
+	}
+	j->exchange.own_at = 0;
+	j->is_at_head = bytes > 0;
+	w->counts.n_heads += j->is_at_head && n->member == 0;
+	return j->is_at_head;
+}
+
 // next_exchange returns whether the engine waits for others now; else it is done, or cut when *was_cut.
 static bool next_exchange(struct sim_world *w, struct sim_node *n, struct sim_rows *rows, bool *was_cut)
 {
@@ -155,7 +201,13 @@ static bool next_exchange(struct sim_world *w, struct sim_node *n, struct sim_ro
 		sim_world_fail(w, "node %d: a contribution changed while the engine worked on it", n->machine);
 	for (int32_t i = 0; i < n->n_members; i++)
 		parts[i] = i == n->member ? own + j->exchange.own_at : sim_node_part(n, node_part_buf(i, j->which));
-	return sim_engine_continue(n->engine, j->layer_begin, parts, own, &j->exchange);
+	if (j->is_at_head) {
+		j->is_at_head = false;
+		if (n->member == 0)
+			reply(n, rows, parts);
+		return false;
+	}
+	return sim_engine_continue(n->engine, j->layer_begin, parts, own, &j->exchange) || go_to_head(w, n, rows, own);
 }
 
 // ---- done
@@ -185,9 +237,12 @@ void sim_forward_on_done(struct sim_world *w, struct sim_node *n)
 			sim_world_fail(w, "node %d: buffer %d changed while the engine worked on it", n->machine, it->buf);
 		rows[i] = (struct sim_rows){.data = data, .slot = it->slot, .pos = it->pos, .n_tokens = it->n_tokens};
 	}
-	if (n->n_members == 0)
+	if (n->n_members == 0) {
 		sim_engine_forward(n->engine, j->layer_begin, j->layer_end, rows, j->n);
-	else if (next_exchange(w, n, rows, &ev.u.forward_done.was_cut)) {
+		reply(n, rows, NULL);
+		for (int32_t i = 0; i < j->n; i++)
+			w->counts.n_heads += j->items[i].want != HEAD_NOTHING;
+	} else if (next_exchange(w, n, rows, &ev.u.forward_done.was_cut)) {
 		tell_exchange(w, n);
 		return;
 	}

@@ -44,8 +44,9 @@ void sim_local_send(struct sim_world *w, int32_t to, uint32_t link, const struct
 static void fx_send(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
 {
 	bool is_part = f->u.send.pool == NODE_PARTS; // which are whole here, too
+	bool is_reply = f->u.send.len > 0 && sim_is_reply(f->u.send.head);
 	struct sim_send s = {.head = f->u.send.head, .head_len = f->u.send.head_len, .rows_real = f->u.send.len,
-		.rows_kept = is_part ? f->u.send.len : kept(w, f->u.send.len)};
+		.rows_kept = is_part ? f->u.send.len : is_reply ? CHAIN_ROW : kept(w, f->u.send.len)};
 	if (f->u.send.buf >= 0)
 		s.rows = is_part ? sim_node_part(n, f->u.send.buf) + f->u.send.off : sim_node_buf(n, f->u.send.buf) + kept(w, f->u.send.off);
 	sim_note(w, f->u.send.link, sim_mix_bytes(0, s.head, s.head_len));
@@ -494,6 +495,7 @@ void sim_node_start(struct sim_world *w, struct sim_node *n)
 		return;
 	}
 	struct node_config c = {.self = n->id, .coordinator = w->head.id, .n_layers = w->model.config.n_layers, .hidden_dim = w->model.config.hidden_dim,
+		.vocab_size = w->model.config.vocab_size,
 		.n_threads = 1, .port = SIM_PORT, .member_epoch = {n->disk.member_epoch}, .local = n->machine == 0,
 		.liveness = w->head.config.liveness, .link_age_ns = w->config.link_age_ns > 0 ? w->config.link_age_ns : INT64_C(3600000000000),
 		.keep_bytes = w->config.keep_bytes, .keep_disk_bytes = w->config.keep_disk_bytes, .layers_max = w->machines[n->machine].layers_max,

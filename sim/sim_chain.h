@@ -69,6 +69,18 @@ static inline uint64_t chain_shared_layer(uint64_t h, int32_t layer, const uint6
 	return h;
 }
 
+// chain_reply stands for what travels of a token's logits, where lm_head is the last stage's (base/head_reply.h); of what came it makes the state again.
+// chain_part is what a member gives to it.
+static inline uint64_t chain_reply(uint64_t h, int want)
+{
+	return h ^ sim_mix((uint64_t)want, 99);
+}
+
+static inline uint64_t chain_part(uint64_t h, int32_t member)
+{
+	return sim_mix(h, (uint64_t)(uint32_t)member + 1000);
+}
+
 static inline int32_t chain_draw(uint64_t h, const struct sampling *s, int32_t pos, int32_t vocab_size)
 {
 	if (s->temperature > 0)

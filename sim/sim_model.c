@@ -236,16 +236,22 @@ void sim_engine_embed(struct sim_engine *e, const int32_t *tokens, int32_t n_tok
 	ASSERT(item.err == OK); // token ids were checked by the core
 }
 
+static uint64_t state_of(const struct sim_draw *d, int32_t row)
+{
+	uint64_t h = load_u64(d->data + CHAIN_ROW * row);
+	return d->want == HEAD_NOTHING ? h : chain_reply(h, d->want);
+}
+
 static void chain_sample(struct sim_engine *e, struct sim_draw *d)
 {
 	uint64_t *hash = &e->hash[d->slot];
 	if (d->first)
 		*hash = 0;
 	for (int32_t i = 0; d->hash && i < d->n_rows; i++)
-		*hash = sim_mix(*hash, load_u64(d->data + CHAIN_ROW * i));
+		*hash = sim_mix(*hash, state_of(d, i));
 	d->err = OK;
 	if (d->draw)
-		d->token = chain_draw(load_u64(d->data + CHAIN_ROW * (d->n_rows - 1)), &d->sampling, d->pos, e->m->config.vocab_size);
+		d->token = chain_draw(state_of(d, d->n_rows - 1), &d->sampling, d->pos, e->m->config.vocab_size);
 }
 
 static void real_sample(struct sim_engine *e, struct sim_draw *d)

@@ -12,6 +12,7 @@
 #define HEARTH_SIM_SIM_MODEL_H
 
 #include "base/err.h"
+#include "base/head_reply.h"
 #include "base/layer_spans.h"
 #include "base/sampling.h"
 #include "base/tensor_split.h"
@@ -98,6 +99,7 @@ void sim_engine_embed(struct sim_engine *e, const int32_t *tokens, int32_t n_tok
 struct sim_draw {
 	const uint8_t *data; // (n_rows, row_kept)
 	int32_t n_rows, slot, pos;
+	enum head_want want; // what data is instead of states
 	bool hash, first, draw;
 	struct sampling sampling;
 	int32_t token; // out

@@ -225,6 +225,7 @@ static void draw_shape(struct trial *t)
 	c->by_cost = t->p->scenario == NULL && c->placement == NULL && sim_mix(t->p->seed, 79) % 3 == 0;
 	t->r->by_cost = c->by_cost;
 	draw_planned_groups(t);
+	c->has_output = t->p->scenario == NULL && t->p->model == NULL && c->n_rounds == 1 && !c->by_cost && sim_mix(t->p->seed, 80) % 3 == 0;
 	if (t->p->model != NULL)
 		c->model = *t->p->model;
 	c->seed = t->p->seed;

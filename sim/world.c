@@ -275,6 +275,7 @@ static void init_head(struct sim_world *w)
 	k->limits.sessions_max = c->sessions_max;
 	k->placement = c->placement;
 	k->group_mode = c->group_mode;
+	k->has_output = c->has_output;
 	k->has_local_node = c->has_local_node;
 	snprintf(k->local_name, sizeof k->local_name, "%s", w->machines[0].name);
 	k->n_stop_ids = c->has_stop;

@@ -122,6 +122,7 @@ struct sim_config {
 	int32_t n_chains;        // 0: one
 	const struct placed_chain *placement; // (n_chains) by machines' names, borrowed; NULL: the coordinator deals
 	enum split_mode group_mode;           // of its groups
+	bool has_output;                      // lm_head is the last stage's; with a chain of hashes, and one round
 	bool has_stop;           // token 0 ends an answer
 	int64_t session_wait_ns; // 0: the program's default
 	int64_t stall_ns;        // of coordinator_config; 0: the program's default
@@ -261,6 +262,7 @@ struct sim_counts {
 	uint32_t n_waited;       // LOADs that had to wait for blocks
 	uint32_t n_shared;       // stages of plans sent that are groups
 	uint32_t n_exchanges;    // that members of groups have passed
+	uint32_t n_heads;        // forwards after which a last stage gave what is left of logits
 	uint32_t n_given_up;     // forwards that a member of a group waited in
 	uint32_t n_group_losses; // of a running plan, of a machine that shares its layers
 };

@@ -2,12 +2,15 @@
 #ifndef HEARTH_SIM_WORLD_STATE_H
 #define HEARTH_SIM_WORLD_STATE_H
 
+#include "base/bytes.h"
 #include "flow/backoff.h"
 #include "flow/dup_link.h"
+#include "proto/frame.h"
 #include "proto/lnk1.h"
 #include "sim/checks.h"
 #include "sim/event_queue.h"
 #include "sim/network.h"
+#include "sim/sim_chain.h"
 #include "sim/sim_crypto.h"
 #include "sim/sim_mix.h"
 #include "sim/sim_store.h"
@@ -96,6 +99,7 @@ struct sim_dialer {
 struct sim_node_job {
 	bool is_busy;
 	bool is_waiting; // in an exchange of a group, until it is continued or given up
+	bool is_at_head; // in the last one of them, that of lm_head
 	int32_t which;   // part buffers that it is continued with; -1: it has just begun
 	uint32_t id;
 	int32_t layer_begin, layer_end;
@@ -466,5 +470,11 @@ void sim_client_lose_all(struct sim_world *w); // the coordinator crashed
 void sim_client_take_up(struct sim_world *w);  // and is there again
 
 const char *sim_down_words(enum sim_down d);
+
+// sim_is_reply tells whether a frame brings the head what a last stage has made of logits, which is one row here, whatever it takes in the wire.
+static inline bool sim_is_reply(const uint8_t *frame)
+{
+	return frame[0] == FRAME_STEP && frame[2] >= REPLY_BEST && load_u16(frame + 6) == SPAN_HEAD;
+}
 
 #endif

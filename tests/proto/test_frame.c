@@ -204,7 +204,8 @@ static void decode_refuses_parts_outside_their_range(void **state)
 static struct part_start a_start(void)
 {
 	return (struct part_start){.layer_begin = 3, .layer_end = 9, .wire = WIRE_BF16, .n_items = 2, .n_tokens = 6,
-		.items = {{.session = {8}, .slot = 1, .pos = 0, .n_tokens = 5, .is_first = true}, {.session = {9}, .slot = 0, .pos = 77, .n_tokens = 1}}};
+		.items = {{.session = {8}, .slot = 1, .pos = 0, .n_tokens = 5, .is_first = true, .want = HEAD_BEST},
+			{.session = {9}, .slot = 0, .pos = 77, .n_tokens = 1, .want = HEAD_LOGITS}}};
 }
 
 static void what_a_forward_computes_comes_back_as_it_went(void **state)
@@ -256,7 +257,10 @@ static void decode_refuses_forwards_outside_their_range(void **state)
 	bytes[5] = 1;
 	assert_int_equal(part_start_decode(bytes, sizeof bytes, &got), ERR_FORMAT);
 	part_start_encode(&s, bytes);
-	bytes[PART_START_HEAD_BYTES + 18] |= 2;
+	bytes[PART_START_HEAD_BYTES + 18] |= 4; // candidates and all logits
+	assert_int_equal(part_start_decode(bytes, sizeof bytes, &got), ERR_FORMAT);
+	part_start_encode(&s, bytes);
+	bytes[PART_START_HEAD_BYTES + 18] |= 8;
 	assert_int_equal(part_start_decode(bytes, sizeof bytes, &got), ERR_FORMAT);
 }
 

@@ -27,7 +27,7 @@ static void a_seed_is_a_minute_of_answers_and_faults(void **state)
 {
 	(void)state;
 	int n_encrypted = 0, n_shared = 0;
-	uint32_t n_done = 0, n_losses = 0, n_exchanges = 0;
+	uint32_t n_done = 0, n_losses = 0, n_exchanges = 0, n_heads = 0;
 	for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {
 		struct trial_result r = run(seed, SIM_ALL_FAULTS);
 		uint32_t n_drawn = 0;
@@ -43,12 +43,14 @@ static void a_seed_is_a_minute_of_answers_and_faults(void **state)
 		n_shared += r.n_groups > 0;
 		n_losses += r.counts.n_group_losses;
 		n_exchanges += r.counts.n_exchanges;
+		n_heads += r.counts.n_heads;
 		assert_true(r.n_groups > 0 || r.may_group || r.counts.n_shared == 0);
 	}
 	assert_true(n_encrypted > 0);
 	assert_true(n_shared >= N_SEEDS / 10);
 	assert_true(n_losses > 0);
 	assert_true(n_exchanges > 0);
+	assert_true(n_heads > 0);
 	assert_true(n_done > 2 * N_SEEDS);
 }
 
