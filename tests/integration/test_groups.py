@@ -91,6 +91,36 @@ def test_members_that_cannot_reach_each_other_do_it_through_the_coordinator(clus
 
 @pytest.mark.covering
 @pytest.mark.deadline(240)
+@pytest.mark.parametrize("place, names", [("a=10,b:2+c:1=20", "abc"), ("a=10,b=20", "ab")], ids=["a group", "one machine"])
+def test_the_output_head_may_be_where_the_last_layers_are(cluster, place, names):
+    """With a hash all logits travel, without one the best candidates: the tokens are those of a head of the coordinator's own."""
+    words = (("--temp", 0), ("--temp", 0.9, "--top-k", 40, "--seed", 7), ("--temp", 0.9, "--top-k", 0, "--seed", 7))
+    alone, short = [cluster.run_alone(PROMPT, "--no-logits-hash", *w, n=12) for w in words], cluster.run_alone(PROMPT, n=4)
+    group(cluster, place, names, "--head", "last")
+    for w, one in zip(words, alone):
+        assert cluster.run(PROMPT, "--no-logits-hash", *w, n=12)["output_ids"] == one["output_ids"]
+    same(cluster.run(PROMPT, n=4), short)
+
+
+@pytest.mark.deadline(240)
+def test_an_answer_survives_who_had_rows_of_the_output_head(cluster):
+    words = ("--temp", 0, "--no-logits-hash")
+    alone = cluster.run_alone(PROMPT, *words, n=100)
+    cluster.serve("--place", "a:2+b:1=30", "--nodes", 2, "--no-node", "--dead-after", 800, "--head", "last")
+    for name in "abc":
+        cluster.join(name, "--threads", "1", "--dead-after", 800)
+    ready_with(cluster, 2)
+    before = cluster.status()["tokens"]
+    run = cluster.start_run("run", PROMPT, "--json", *words, n=100)
+    wait_until(lambda: cluster.status()["tokens"] - before >= 10, 60, "token 10")
+    cluster.processes["b"].send(signal.SIGKILL)
+    assert run.wait_exit(120) == 0, run.log()
+    assert json.loads(run.out())["output_ids"] == alone["output_ids"]
+    assert cluster.status()["recovered"] == 1
+
+
+@pytest.mark.covering
+@pytest.mark.deadline(240)
 def test_prompts_in_chunks_and_several_streams_at_once(cluster):
     prompts = (PROMPT, "One two three four five six seven", "A")
     alone = [cluster.run_alone(p, n=6) for p in prompts]

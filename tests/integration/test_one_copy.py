@@ -77,6 +77,14 @@ def test_three_nodes_without_the_file_answer_as_one_with_it(cluster):
         assert abs(fetched(cluster, name) - on_disk(path)) < 2 * MIB
 
 
+def test_the_output_head_comes_with_the_last_layers(cluster):
+    cluster.serve("--no-node", "--place", "a=15,b:2+c:1=15", "--head", "last")
+    for name in "abc":
+        join_without(cluster, name)
+    cluster.wait_ready()
+    ask(cluster)
+
+
 def test_a_second_start_moves_no_bytes(cluster):
     cluster.serve("--no-node", "--nodes", "1")
     join_without(cluster, "a")

@@ -20,6 +20,15 @@ def test_members_give_the_bits_of_one_machine(cluster, options):
     assert all(shared["tp"]["received_bytes"])
 
 
+def test_members_share_the_output_head_too(cluster):
+    for words, per_token in ((("--temp", 0, "--no-logits-hash"), 3 * 64 * 8), (("--temp", 1, "--top-k", 0, "--seed", 3, "--no-logits-hash"), 4 * 49152)):
+        alone, shared = cluster.run_alone(PROMPT, *words), cluster.run_alone(PROMPT, "--tp", "3:2:1", "--head", "last", *words)
+        assert shared["output_ids"] == alone["output_ids"]
+        assert shared["tp"]["head_bytes"] == per_token * len(shared["output_ids"])
+    alone, shared = cluster.run_alone(PROMPT, n=4), cluster.run_alone(PROMPT, "--tp", "3:0:1", "--head", "last", "--mem", "150M", "--ctx", "256", n=4)
+    assert (shared["output_ids"], shared["logits_hash"]) == (alone["output_ids"], alone["logits_hash"])
+
+
 def test_rounded_sums_are_the_same_in_every_run(cluster):
     options = ("--tp", "2:1", "--tp-mode", "mixed-scatter", "--tp-payload", "bf16")
     first, again, exact = cluster.run_alone(PROMPT, *options), cluster.run_alone(PROMPT, *options), cluster.run_alone(PROMPT, *options[:4])
