@@ -15,6 +15,7 @@ struct choice {
 	const struct solver *s;
 	double layer_bytes, payload; // of one layer with its KV; of its exchanges
 	double worst_s;              // what a layer takes somewhere in the plan without groups
+	bool is_strict;              // a group that takes longer is none, however slow its slowest member is alone
 	int32_t n;
 	int32_t devices[CHOICE_DEVICES_MAX];
 	double rates[CHOICE_DEVICES_MAX];
@@ -118,6 +119,12 @@ static double estimate_s(const struct choice *c, const struct growth *g)
 	return c->layer_bytes / g->rate + 2 * g->fixed_s + c->payload * (g->n - 1) / g->n * g->per_byte_s;
 }
 
+// limit_s is what a group must be faster than, of which the slowest member takes so long for a layer alone.
+static double limit_s(const struct choice *c, double slowest_s)
+{
+	return c->is_strict ? c->worst_s : solve_most(slowest_s, c->worst_s);
+}
+
 static void add_set(struct set *sets, int32_t *n, const struct set *fresh)
 {
 	for (int32_t i = 0; i < *n; i++)
@@ -148,7 +155,7 @@ static void grow_from(const struct choice *c, int32_t seed, struct set *sets, in
 		if (!(next_s < INFINITY))
 			break;
 		g = next;
-		struct set fresh = {g.mask, next_s, next_s / solve_most(c->layer_bytes / g.rate_least, c->worst_s)};
+		struct set fresh = {g.mask, next_s, next_s / limit_s(c, c->layer_bytes / g.rate_least)};
 		if (fresh.ratio < best->ratio)
 			*best = fresh;
 		if (fresh.ratio < 1)
@@ -323,9 +330,9 @@ static void sort_sets(struct set *sets, int32_t n)
 	}
 }
 
-int32_t group_picks(const struct solver *s, double worst_s, struct group_pick out[GROUP_PICKS_MAX], struct group_pick *best)
+int32_t group_picks(const struct solver *s, double worst_s, bool is_strict, struct group_pick out[GROUP_PICKS_MAX], struct group_pick *best)
 {
-	struct choice c = {.s = s, .layer_bytes = read_of(s) + kv_of(s), .worst_s = worst_s};
+	struct choice c = {.s = s, .layer_bytes = read_of(s) + kv_of(s), .worst_s = worst_s, .is_strict = is_strict};
 	const struct split_shape *d = &s->w->shape->split;
 	struct set sets[SETS_MAX], nearest = {.ratio = INFINITY};
 	int32_t n_sets = 0, n = 0, n_of_size[GROUP_MEMBERS_MAX + 1] = {0};
@@ -339,7 +346,7 @@ int32_t group_picks(const struct solver *s, double worst_s, struct group_pick ou
 		struct group_pick *p = &out[n];
 		put_members(&c, sets[i].mask, &p->group);
 		group_choose_any(s, p, s->n_layers);
-		if (p->layer_s < solve_most(p->slowest_s, worst_s) && n_of_size[p->group.n_members]++ < SETS_OF_SIZE)
+		if (p->layer_s < limit_s(&c, p->slowest_s) && n_of_size[p->group.n_members]++ < SETS_OF_SIZE)
 			n++;
 	}
 	if (n > 0) {

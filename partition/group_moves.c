@@ -4,6 +4,7 @@
 
 #define NEAR 1.2        // what may become better than the plan there is
 #define EACH_TO_EACH 4  // members that give parts of layers each to each
+#define EIGHTHS_MEMBERS 3 // members whose shares are tried in every number of eighths
 #define BALANCE_MOST 4  // parts of a layer that change hands at once
 #define STREAM_LEVELS 8 // between as few streamed units as fit and as many as the disk reads in a token's time
 #define EVAL_WORK 200   // of a plan, beside its layers
@@ -173,6 +174,47 @@ static bool balance(struct group_search *q, struct group_start *at, int32_t stag
 	return has_gained;
 }
 
+// deal_eighths gives the shares of two or three members every number of eighths: those by rates may not fit, which no move mends, or lie in a valley of
+// windows and heads. It spends at most `most` of the work.
+static bool deal_eighths(struct group_search *q, struct group_start *at, int32_t stage, int64_t most)
+{
+	int32_t group = group_moves_group_at(&at->plan, stage), n_members = at->plan.groups[group].n_members;
+	int64_t least_left = q->work_left - most;
+	bool has_moved = false;
+	for (uint32_t k = 0; k < 64 && n_members <= EIGHTHS_MEMBERS && q->work_left > least_left; k++) {
+		struct cost_plan p = at->plan;
+		struct cost_group *g = &p.groups[group];
+		uint32_t first = 1 + k / 8, second = n_members == 2 ? 8 - first : 1 + k % 8;
+		if (first + second > 8 || second == 0 || (n_members == 2 && k % 8 != 0) || (n_members == 3 && first + second == 8))
+			continue;
+		g->shares[0] = first;
+		g->shares[1] = second;
+		g->shares[2] = n_members == 3 ? 8 - first - second : 0;
+		group_moves_loosen(&p);
+		has_moved = try_plan(q, at, &p) || has_moved;
+	}
+	return has_moved;
+}
+
+bool group_moves_eighths(struct group_search *q, struct group_start *at, int32_t stage, int64_t most)
+{
+	bool has_moved = false;
+	for (int32_t mode = GROUP_GATHER; mode <= GROUP_REDUCE; mode++) {
+		struct group_start tried = {at->plan, INFINITY};
+		struct cost_group *g = &tried.plan.groups[group_moves_group_at(&tried.plan, stage)];
+		struct group_pick pick = {.group = *g};
+		group_choose(q->s, &pick, (enum group_mode)mode, tried.plan.stages[stage].n_layers, false);
+		if (!(pick.layer_s < INFINITY))
+			continue;
+		*g = pick.group;
+		if (!deal_eighths(q, &tried, stage, most / 3) || !(tried.token_s < at->token_s * (1 - SOLVE_EQUAL)))
+			continue;
+		*at = tried;
+		has_moved = true;
+	}
+	return has_moved;
+}
+
 bool group_moves_modes(struct group_search *q, struct group_start *at, int32_t stage, bool balances)
 {
 	bool has_moved = false;
@@ -186,6 +228,8 @@ bool group_moves_modes(struct group_search *q, struct group_start *at, int32_t s
 			continue;
 		*g = pick.group;
 		struct group_start tried = {p, group_moves_token_s(q, &p)};
+		if (!(tried.token_s < INFINITY) && q->s->n_seats <= GROUP_SEATS_FEW)
+			deal_eighths(q, &tried, stage, q->work_left / 64);
 		if (balances && (q->s->n_seats <= GROUP_SEATS_FEW || tried.token_s < at->token_s * NEAR))
 			balance(q, &tried, stage);
 		if (!(tried.token_s < at->token_s * (1 - SOLVE_EQUAL)))
@@ -359,6 +403,16 @@ static bool move_members(struct group_search *q, struct group_start *at)
 	return has_moved;
 }
 
+bool group_moves_head(const struct solver *s, struct cost_plan *p)
+{
+	const struct cluster_device *d = &s->w->cluster->devices[p->head];
+	if (!p->head_on_accel && (s->w->shape->head_bytes == 0 || d->accel_bytes < s->w->shape->head_bytes))
+		return false;
+	p->head_on_accel = !p->head_on_accel;
+	group_moves_loosen(p);
+	return true;
+}
+
 void group_moves_climb(struct group_search *q, struct group_start *at)
 {
 	bool has_moved;
@@ -366,6 +420,8 @@ void group_moves_climb(struct group_search *q, struct group_start *at)
 		double before_s = at->token_s;
 		has_moved = move_layers(q, at);
 		has_moved = move_rounds(q, at) || has_moved;
+		struct cost_plan other = at->plan;
+		has_moved = (group_moves_head(q->s, &other) && try_plan(q, at, &other)) || has_moved;
 		move_streams(q, at);
 		has_moved = move_members(q, at) || has_moved;
 		for (int32_t i = 0; i < at->plan.n_stages; i++)

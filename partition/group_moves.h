@@ -26,6 +26,10 @@ struct group_search {
 void group_moves_climb(struct group_search *q, struct group_start *at);
 // group_moves_modes tries each mode with shares by rates, gathering also with whole KV heads; with `balances`, what comes near is balanced first.
 bool group_moves_modes(struct group_search *q, struct group_start *at, int32_t stage, bool balances);
+// group_moves_head puts the output head into the other memory of its device; false: it has none that is large enough.
+bool group_moves_head(const struct solver *s, struct cost_plan *p);
+// group_moves_eighths tries each mode with every number of eighths as shares of up to three members; it spends at most `most` of the work.
+bool group_moves_eighths(struct group_search *q, struct group_start *at, int32_t stage, int64_t most);
 
 // group_moves_token_s is a plan's time by the closed form; INFINITY: not possible, or the work is spent.
 double group_moves_token_s(struct group_search *q, const struct cost_plan *p);

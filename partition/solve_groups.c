@@ -54,13 +54,22 @@ static bool merged(const struct cost_plan *base, const struct cost_group *g, str
 	return true;
 }
 
-static void start_from(struct group_search *q, const struct cost_plan *p, bool balances)
+static void start_at(struct group_search *q, const struct cost_plan *p, bool balances)
 {
 	struct group_start at = {*p, group_moves_token_s(q, p)};
 	for (int32_t i = 0; i < at.plan.n_stages; i++)
 		if (group_moves_group_at(&at.plan, i) >= 0)
 			group_moves_modes(q, &at, i, balances);
 	keep_start(q, &at);
+}
+
+// start_from starts with the output head in either memory: what it leaves decides whose shares fit.
+static void start_from(struct group_search *q, const struct cost_plan *p, bool balances)
+{
+	struct cost_plan other = *p;
+	start_at(q, p, balances);
+	if (q->s->n_seats <= GROUP_SEATS_FEW && group_moves_head(q->s, &other))
+		start_at(q, &other, balances);
 }
 
 static void find_starts(struct group_search *q, const struct cost_plan *base, bool balances)
@@ -245,7 +254,8 @@ void solve_groups(struct solver *s, struct solve_result *out)
 	out->groups = (struct solve_group_note){.why = may_form(s), .plain_s = out->value};
 	if (out->groups.why != SOLVE_GROUPS_FORMED)
 		return;
-	q.n_picks = group_picks(s, worst_layer_s(s, &out->plan), q.picks, &nearest);
+	// Where the machines have room for all layers a group that is slower than every layer without groups gives nothing but the time to try it.
+	q.n_picks = group_picks(s, worst_layer_s(s, &out->plan), has_many && !streams(s, &out->plan), q.picks, &nearest);
 	if (q.n_picks == 0) {
 		out->groups.why = nearest.group.n_members > 0 ? SOLVE_GROUPS_LINKS : SOLVE_GROUPS_FEW;
 		out->groups.group = nearest.group;
@@ -261,6 +271,9 @@ void solve_groups(struct solver *s, struct solve_result *out)
 	q.work_left = 0;
 	for (int32_t i = 0; i < q.n_starts; i++) { // each has its part, and what those before it left
 		q.work_left += part;
+		for (int32_t k = 0; k < q.starts[i].plan.n_stages && s->n_seats <= GROUP_SEATS_FEW; k++)
+			if (group_moves_group_at(&q.starts[i].plan, k) >= 0)
+				group_moves_eighths(&q, &q.starts[i], k, part / 4);
 		group_moves_climb(&q, &q.starts[i]);
 		add_groups(&q, &q.starts[i]);
 	}

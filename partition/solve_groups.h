@@ -20,9 +20,10 @@ struct group_pick {
 
 // group_may tells whether the wants let a device be a member; its part of the layers may then still be more than they let it hold.
 bool group_may(const struct solver *s, int32_t device);
-// group_picks fills the best sets, best first; returns how many. worst_s is the most that a layer takes in the plan without groups. *best is the
+// group_picks fills the best sets, best first; returns how many. worst_s is the most that a layer takes in the plan without groups; is_strict: a
+// group must take less than that, else less than that or than its slowest member. *best is the
 // nearest to being one, also where there is none; its n_members is 0 where no two machines may form a group.
-int32_t group_picks(const struct solver *s, double worst_s, struct group_pick out[GROUP_PICKS_MAX], struct group_pick *best);
+int32_t group_picks(const struct solver *s, double worst_s, bool is_strict, struct group_pick out[GROUP_PICKS_MAX], struct group_pick *best);
 // group_choose sets shares, forms and hub to what makes one of n layers fastest with these members, of what they can carry out, in a mode or in the best
 // one, and fills the other figures. by_heads: gathering, shares are whole KV heads, as attention is cut anyway. layer_s is INFINITY where the mode is not possible. group_measure fills them for a group as it is.
 void group_choose(const struct solver *s, struct group_pick *p, enum group_mode mode, int32_t n_layers, bool by_heads);
