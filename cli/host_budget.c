@@ -106,7 +106,8 @@ static enum err measure(void *ctx, int32_t ctx_len, int32_t chunk, struct memory
 		.blocks = m->blocks,
 		// The coordinator's buffers, the stage's, as much again in links, and the tokens of every session.
 		.frames = buf * ((uint64_t)coordinator_n_bufs(&c) + (c.has_local_node ? 2 : 1) * credits) + (uint64_t)SESSIONS_MAX * (uint64_t)ctx_len * sizeof(int32_t),
-		.compute = h.bytes + s.bytes - s.kv_bytes,
+		.compute = h.bytes + s.bytes - s.kv_bytes - s.packed_bytes,
+		.packed = s.packed_bytes,
 		.kv = s.kv_bytes,
 		.head_whole = h.weight_bytes,
 		.head_least = h.weight_least,

@@ -51,8 +51,8 @@ static json_t *place_json(const struct residency_stats *s)
 static json_t *parts_json(const struct memory_budget *b)
 {
 	const struct memory_needs *n = &b->needs;
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "program", (json_int_t)(n->program_anon + n->program_file), "frames", (json_int_t)n->frames, "kept",
-		(json_int_t)n->kept, "compute", (json_int_t)n->compute, "kv", (json_int_t)n->kv, "weights", (json_int_t)(b->head.bytes + b->layers.bytes));
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "program", (json_int_t)(n->program_anon + n->program_file), "frames", (json_int_t)n->frames, "kept",
+		(json_int_t)n->kept, "compute", (json_int_t)n->compute, "packed", (json_int_t)n->packed, "kv", (json_int_t)n->kv, "weights", (json_int_t)(b->head.bytes + b->layers.bytes));
 }
 
 json_t *weight_report_json(const struct weight_report *w, int32_t n_tokens)

@@ -65,6 +65,13 @@ static int32_t pack_columns(struct weight *w, struct split_range lanes)
 	return w->cols;
 }
 
+static void *carve_packed(struct engine *e, struct carver *c, const struct weight *w)
+{
+	size_t bytes = (size_t)w->rows * w->row_bytes;
+	e->packed_bytes += bytes;
+	return carve(c, bytes, 1);
+}
+
 static void lay_out_layer(struct engine *e, struct carver *c, int32_t layer)
 {
 	struct layer_weights w;
@@ -87,9 +94,9 @@ static void lay_out_layer(struct engine *e, struct carver *c, int32_t layer)
 	l.q_norm = carve_vector(c, &w.q_norm);
 	l.k_norm = carve_vector(c, &w.k_norm);
 	if (split_has_o_lanes(e->split.mode))
-		l.o.data = l.o_packed = carve(c, (size_t)l.o.rows * l.o.row_bytes, 1);
+		l.o.data = l.o_packed = carve_packed(e, c, &l.o);
 	if (split_has_lanes(e->split.mode))
-		l.down.data = l.down_packed = carve(c, (size_t)l.down.rows * l.down.row_bytes, 1);
+		l.down.data = l.down_packed = carve_packed(e, c, &l.down);
 	l.router.data = l.router_bytes = carve(c, (size_t)w.router.rows * w.router.row_bytes, 1);
 	if (c->arena != NULL)
 		e->layers[layer_spans_find(&e->c.layers, layer)] = l;
@@ -239,6 +246,7 @@ static void lay_out(struct engine *e, struct carver *c)
 {
 	const struct hparams *hp = &e->hp;
 	int32_t n = e->c.batch_max;
+	e->packed_bytes = 0;
 	for (int32_t i = n_forwards(&e->c); i-- > 0;) { // the first one's stays in place
 		lay_out_run(e, c);
 		engine_store_run(e, &e->runs[i]);
@@ -507,7 +515,7 @@ enum err engine_measure(const struct engine_config *c, struct engine_size *out, 
 	enum err err = prepare(&e, c, em);
 	if (err == OK)
 		err = measure(&e, &need, em);
-	*out = (struct engine_size){.bytes = sizeof e + need, .kv_bytes = e.kv_bytes};
+	*out = (struct engine_size){.bytes = sizeof e + need, .kv_bytes = e.kv_bytes, .packed_bytes = e.packed_bytes};
 	if (err == OK && c->split != NULL)
 		out->part_bytes = member_bytes_max(&e, c->batch_max);
 	if (err == OK)

@@ -76,6 +76,7 @@ void engine_close(struct engine *e); // NULL is allowed
 struct engine_size {
 	uint64_t bytes;        // all but weights
 	uint64_t kv_bytes;     // of them, KV cache
+	uint64_t packed_bytes; // of them, columns that a group's mode deals by lanes: weights that are never streamed
 	uint64_t part_bytes;   // with a split: bound of a member's contribution to an exchange
 	uint64_t weight_bytes; // all of the layers' and the head's matrices
 	uint64_t weight_least; // with less for them it cannot compute: the smallest window

@@ -94,7 +94,7 @@ struct engine {
 	struct engine_run runs[MEMBER_FORWARDS_MAX]; // scratch of those that calls are not about
 	int32_t run;                 // which one they are about: its scratch stands below
 	struct arena arena;
-	uint64_t kv_bytes;
+	uint64_t kv_bytes, packed_bytes; // of the arena
 	const struct weight_files *files;
 	struct unit_table units; // of the layers, then of the head: the order of use
 	struct residency *residency;

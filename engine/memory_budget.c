@@ -21,7 +21,7 @@ uint64_t memory_needs_rest(const struct memory_needs *n)
 
 uint64_t memory_needs_anon(const struct memory_needs *n)
 {
-	return n->program_anon + n->frames + n->kept + n->blocks + n->compute + n->kv;
+	return n->program_anon + n->frames + n->kept + n->blocks + n->compute + n->packed + n->kv;
 }
 
 static double mib(uint64_t bytes)
@@ -31,11 +31,14 @@ static double mib(uint64_t bytes)
 
 void memory_needs_print(const struct memory_needs *n, char out[MEMORY_TEXT_CAP])
 {
-	char blocks[40] = "";
+	char blocks[40] = "", packed[40] = "";
 	if (n->blocks > 0)
 		snprintf(blocks, sizeof blocks, " blocks for others %.1f,", mib(n->blocks));
-	snprintf(out, MEMORY_TEXT_CAP, "program %.1f MiB, frames %.1f, kept states %.1f,%s computing %.1f, KV cache %.1f, weights at least %.1f",
-		mib(n->program_anon + n->program_file), mib(n->frames), mib(n->kept), blocks, mib(n->compute), mib(n->kv), mib(n->head_least + n->layers_least));
+	if (n->packed > 0)
+		snprintf(packed, sizeof packed, " columns by lanes %.1f,", mib(n->packed));
+	snprintf(out, MEMORY_TEXT_CAP, "program %.1f MiB, frames %.1f, kept states %.1f,%s computing %.1f,%s KV cache %.1f, weights at least %.1f",
+		mib(n->program_anon + n->program_file), mib(n->frames), mib(n->kept), blocks, mib(n->compute), packed, mib(n->kv),
+		mib(n->head_least + n->layers_least));
 }
 
 // least_cap returns the smallest cap that holds what is needed.

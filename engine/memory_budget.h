@@ -21,6 +21,7 @@ struct memory_needs {
 	uint64_t kept;                        // states kept for a lost neighbour, and those on their way to disk
 	uint64_t blocks;                      // the model's blocks on their way to other machines
 	uint64_t compute;                     // activations, logits, scratch
+	uint64_t packed;                      // weights in memory of our own, whatever the cap
 	uint64_t kv;
 	uint64_t head_whole, head_least;      // the output head's weights: all, and with less it cannot compute
 	uint64_t layers_whole, layers_least;  // the layers' on this machine
@@ -56,7 +57,7 @@ MUST_USE enum err memory_budget_make(const struct memory_request *q, struct memo
 uint64_t memory_needs_rest(const struct memory_needs *n);
 uint64_t memory_needs_anon(const struct memory_needs *n);
 
-#define MEMORY_TEXT_CAP 256
+#define MEMORY_TEXT_CAP 320
 // memory_needs_print writes the parts for a person: "program 21.3 MiB, ...".
 void memory_needs_print(const struct memory_needs *n, char out[MEMORY_TEXT_CAP]);
 

@@ -154,6 +154,7 @@ enum err tensor_group_measure(const struct engine_config *c, struct engine_size 
 		out->bytes += s.bytes + 2 * s.part_bytes + (uint64_t)c->batch_max * (uint64_t)model_hparams(c->model)->hidden_dim * sizeof(float) +
 			head_memory(c, c->split, i);
 		out->kv_bytes += s.kv_bytes;
+		out->packed_bytes += s.packed_bytes;
 		out->weight_bytes += s.weight_bytes;
 		out->weight_least += s.weight_least;
 	}

@@ -1,7 +1,8 @@
 // Which bytes of a model file an engine reads: what a machine without the file has to fetch before it opens one. Private to engine/ but for the list.
 //
 // Of matrices that are cut by rows a member of a group reads its rows; of those whose columns are dealt by lanes every row, since a row has some of each
-// member's; experts that are its own; norms, biases of its heads and the router.
+// member's; experts that are its own; norms, biases of its heads and the router. With has_output its
+// rows of lm_head, too.
 #ifndef HEARTH_ENGINE_WEIGHT_RANGES_H
 #define HEARTH_ENGINE_WEIGHT_RANGES_H
 

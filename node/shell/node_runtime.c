@@ -7,6 +7,7 @@
 #include "node/shell/kept_store.h"
 #include "node/shell/node_link_host.h"
 #include "node/shell/part_blocks.h"
+#include "node/shell/stage_memory.h"
 
 #include <sodium.h>
 #include <stdlib.h>
@@ -293,10 +294,7 @@ static enum err set_limits(struct rt_job *j, uint64_t *stage_bytes)
 		return OK;
 	*stage_bytes = bytes + size.weight_least;
 	if (*stage_bytes > m->bytes || bytes > m->anon_bytes)
-		return errmsg_fail(&j->em, ERR_LIMIT, "--mem leaves %.1f MiB for a stage (%.1f of it no file's): KV cache %.1f MiB for %d slots of %d tokens, computing "
-			"%.1f, buffers %.1f, states on their way to disk %.1f, weights at least %.1f; use fewer slots or a shorter context on the coordinator", (double)m->bytes / 1048576,
-			(double)m->anon_bytes / 1048576, (double)size.kv_bytes / 1048576, j->config.n_slots, j->config.ctx_len,
-			(double)(size.bytes - size.kv_bytes) / 1048576, (double)frames / 1048576, (double)to_disk / 1048576, (double)size.weight_least / 1048576);
+		return stage_memory_refuse(m, &j->config, &(struct stage_needs){&size, frames, to_disk}, &j->em);
 	j->config.weights = (struct residency_limits){.is_capped = true, .bytes = m->bytes - bytes, .anon_bytes = m->anon_bytes - bytes, .reader = m->reader,
 		.log = j->rt->p.log};
 	return OK;

@@ -209,7 +209,7 @@ static void with_its_part_of_the_file_a_member_computes_the_same_bits(void **sta
 	}
 }
 
-static void a_config_that_cannot_be_opened_has_no_ranges(void **state)
+static void an_output_head_is_listed_by_its_rows_and_what_cannot_be_opened_not_at_all(void **state)
 {
 	(void)state;
 	char dir[SCRATCH_CAP], path[MADE_PATH_CAP];
@@ -222,8 +222,16 @@ static void a_config_that_cannot_be_opened_has_no_ranges(void **state)
 	struct tensor_split split;
 	struct split_shape shape = engine_split_shape(m);
 	must(tensor_split_make(&shape, SPLIT_GATHER, (const uint32_t[]){1, 1}, 2, &split, &em), &em);
-	split.parts[1].down_rows.end--;
 	struct engine_config c = config_of(m, NULL, &split, 1);
+	uint64_t layers, both;
+	r = list(&c, &layers);
+	weight_ranges_deinit(&r);
+	c.has_output = true;
+	r = list(&c, &both);
+	weight_ranges_deinit(&r);
+	struct tensor_view output = model_output(m);
+	assert_int_equal(both - layers, (uint64_t)split_len(split.parts[1].vocab_rows) * output.row_bytes + 256 * sizeof(float)); // and the last norm
+	split.parts[1].down_rows.end--;
 	assert_int_equal(weight_ranges_list(&c, &r, &em), ERR_RANGE);
 	assert_int_equal(r.n, 0);
 	weight_ranges_deinit(&r);
@@ -235,7 +243,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(with_its_part_of_the_file_a_member_computes_the_same_bits),
-		cmocka_unit_test(a_config_that_cannot_be_opened_has_no_ranges),
+		cmocka_unit_test(an_output_head_is_listed_by_its_rows_and_what_cannot_be_opened_not_at_all),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -305,16 +305,19 @@ def test_members_without_the_file_fetch_their_parts_of_it(cluster, tmp_path):
 
 @pytest.mark.deadline(240)
 def test_members_keep_their_memory_caps(cluster):
-    cap_mib = 96
+    """Each its own, of which one holds all of its part, and one streams."""
+    caps = {"a": 160, "b": 72}
     alone = cluster.run_alone(PROMPT, n=6)
     cluster.serve("--place", "a:1+b:2=30", "--nodes", 2, "--no-node", "--slots", 1, "--ctx", 512, "--prefill-chunk", 8)
     for name in "ab":
-        cluster.join(name, "--threads", "1", "--mem", "%dM" % cap_mib)
+        cluster.join(name, "--threads", "1", "--mem", "%dM" % caps[name])
     ready_with(cluster, 2)
     same(cluster.run(PROMPT, n=6), alone)
     for name in "ab":
         peak = int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path("/proc/%d/status" % cluster.processes[name].pid).read_text())[1])
-        assert peak <= cap_mib * 1024 + MEMORY_ROOM_KIB
+        assert peak <= caps[name] * 1024 + MEMORY_ROOM_KIB
+    weights = {n["name"]: n["weights"] for n in cluster.status()["nodes"] if "weights" in n}
+    assert weights["a"]["streamed_bytes"] == 0 < weights["b"]["streamed_bytes"], weights
 
 
 @pytest.mark.skipif(IS_SANITIZED, reason="a sanitizer's memory is not the program's")

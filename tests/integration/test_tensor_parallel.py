@@ -1,4 +1,6 @@
 """Layers shared among members: the same bits as one machine's, under a cap as well, and shares that are none."""
+import re
+
 import pytest
 
 PROMPT = "The quick brown fox jumps over the lazy dog and"
@@ -27,6 +29,23 @@ def test_members_share_the_output_head_too(cluster):
         assert shared["tp"]["head_bytes"] == per_token * len(shared["output_ids"])
     alone, shared = cluster.run_alone(PROMPT, n=4), cluster.run_alone(PROMPT, "--tp", "3:0:1", "--head", "last", "--mem", "150M", "--ctx", "256", n=4)
     assert (shared["output_ids"], shared["logits_hash"]) == (alone["output_ids"], alone["logits_hash"])
+
+
+def test_members_that_stream_keep_the_bits_and_the_cap(cluster):
+    """Two members of one process read their rows again for each token. Columns by lanes cannot be streamed: they are refused before anything is read."""
+    words = ("--ctx", "64", "--tp", "2:1")
+    alone, shared = cluster.run_alone(PROMPT, n=4), cluster.run_alone(PROMPT, *words, "--mem", "56M", n=4)
+    assert shared["logits_hash"] == alone["logits_hash"]
+    memory = shared["memory"]
+    assert memory["decode"]["read_bytes_per_token"] > 30e6 and memory["highest_bytes"] <= 56 << 20
+    assert memory["parts"]["packed"] == 0
+    for mode in ("mixed", "reduce"):
+        ran = cluster.command("run", cluster.model, "-p", "x", *words, "--tp-mode", mode, "--mem", "56M", check=False)
+        lanes, needed = re.search(r"columns by lanes ([\d.]+), .*that takes a cap of ([\d.]+) MiB", ran.stderr).groups()
+        assert ran.returncode == 1 and float(lanes) > 15, ran.stderr
+        fits = cluster.run_alone(PROMPT, *words, "--tp-mode", mode, "--mem", "%dM" % (float(needed) + 4), n=4)
+        assert fits["logits_hash"] == alone["logits_hash"]
+        assert abs(fits["memory"]["parts"]["packed"] / (1 << 20) - float(lanes)) < 0.1
 
 
 def test_rounded_sums_are_the_same_in_every_run(cluster):
