@@ -4,12 +4,14 @@
     python3 bench/planner_bench.py [--only NAME,...] [--force N] [--seconds S] [--write]
 
 Each set-up is a coordinator and nodes as processes of this machine, one compute thread each, slowed by --slowdown, capped by --mem, some behind links of
-`hearth emulate`. First `hearth probe` measures this machine, as each machine of a cluster would measure itself: alone. Then the cluster plans by itself, and
-after a first question, answered with two tokens, `hearth plan --live --save` writes down what it knows; every prediction, for the chosen plan and for others, is of that
-file. With --force N
-the same machines compute N other plans, given by --place, or --split and --rounds: of the neighbours of the chosen plan, each machine alone, orders of up to three with
-several divisions, one round and two, those that are predicted to be the fastest, and some of the others. The fastest two are then measured again, in turns
-with the chosen plan, since the fastest of many single measurements is the luckiest.
+`hearth emulate`. First `hearth probe` measures this machine, as each machine of a cluster would measure itself: alone. Then the cluster plans by itself and
+answers some questions. From then on `hearth plan --live --save` writes down what it knows, it answers two questions, and so on in turns: each prediction is
+of what was known just before, and before the first answer, of what the probes found.
+
+With --force N the same machines compute N other plans, given by --place, or --split and --rounds: of the neighbours of the chosen plan, each machine alone,
+orders of up to three with several divisions, one round and two, those that are predicted to be the fastest, and some of the others. While one of them answers, a
+cluster with the chosen plan is kept beside it and answers before or after. The two with the best ratio are then compared again, three clusters side by side that
+answer in turns, since the fastest of many single measurements is the luckiest.
 
 Results go to build/bench/planner.json after each measurement. --seconds S stops in time; the next call goes on with what is missing. --fresh NAME,...
 forgets set-ups. --write makes the table of docs/planner.md. Exit code 1: a threshold is missed; 2: not everything has been measured.
@@ -38,19 +40,22 @@ RESULTS = ROOT / "build/bench/planner.json"
 BEGIN, END = "<!-- table: bench/planner_bench.py --write -->", "<!-- end of table -->"
 PROMPT = "Once upon a time there was a house in which every machine had a name of its own, and " * 3
 CTX = 256        # the planner counts on half of it to be read
+SHORT = "Once upon a time"
 TOKENS = 17      # of an answer: the first, and 16 gaps
-ROUNDS = 3       # of measuring the machine, planning, and answering twice
-PROMPTS = 4      # further answers of two tokens, for the time to the first
-FINALS, TURNS = 2, 2 # so many of the fastest other plans are measured again, so often, in turns with the chosen one
+TRY_TOKENS = 9   # of a plan that is tried once
+ROUNDS = 2       # of measuring the machine, planning, and answering
+WARM = 3         # answers before what the cluster knows is what it has seen
+PAIRS = 4        # of a prediction and two answers
+FINALS, TURNS = 2, 8 # so many of the best other plans are measured again, so often, in turns with the chosen one
 LIKELY = .7     # of the plans by force are those that are predicted to be the fastest
 SLOW_S = .5      # a token: slower ones would take too long to measure
-DOUBTFUL, DOUBTS = 1.03, 4 # a chosen plan that seems to be so much slower is measured up to so many times as often
+DOUBTFUL, DOUBTS = 1.03, 3 # a chosen plan that seems to be so much slower is compared up to so many times
 DEVIATION_MAX, WORSE_MAX = .10, 1.05
 N_LAYERS = 14
 PINGS = 5        # a link is known
 TOLD_S = 1.5     # until nodes have told what they saw
 PLAN_S = 30      # until every machine has told its figures and the plan stands
-ONE_S = 14       # a measurement is not begun with less left
+ONE_S, FINAL_S = 40, 60 # a measurement is not begun with less left
 COMMON = ["--threads", "1", "--no-give-way"]
 
 
@@ -88,13 +93,13 @@ SETUPS = {
 }
 
 
-def stream(cluster, n_tokens):
+def stream(cluster, n_tokens, prompt=PROMPT):
     """(seconds to the first token, seconds between tokens, tokens of the prompt) of one answer."""
     with socket.socket(socket.AF_UNIX) as s:
         s.settimeout(60)
         s.connect(str(cluster.state(cluster.coordinator) / "admin.sock"))
         began, times, said = time.perf_counter(), [], {}
-        s.sendall(json.dumps({"cmd": "generate", "prompt": PROMPT, "max_tokens": n_tokens, "temperature": 0.0, "ignore_stop": True}).encode() + b"\n")
+        s.sendall(json.dumps({"cmd": "generate", "prompt": prompt, "max_tokens": n_tokens, "temperature": 0.0, "ignore_stop": True}).encode() + b"\n")
         for line in s.makefile("rb"):
             at = time.perf_counter()
             said = {**said, **json.loads(line)}
@@ -222,35 +227,47 @@ class Tools:
         cluster_module.Cluster(self.hearth, self.model, pathlib.Path()).command("probe", self.model, *COMMON[:2], "--cache", self.cache, "--fresh")
 
 
-def timed(setup, tools, folder, forced, rounds):
-    """A plan by force: {"tpot_s", "ttft_s"}; None: it does not fit."""
+def answer(running, n_tokens, prompt=PROMPT):
+    ttft_s, gaps, _ = stream(running.cluster, n_tokens, prompt)
+    return {"tpot_s": paired.median(gaps), "ttft_s": ttft_s}
+
+
+def started(setup, tools, folder, forced, rounds):
+    """A cluster that has a plan by force, with warm weights and links."""
+    r = Running(setup, tools, folder, forced, rounds)
     try:
-        with contextlib.closing(Running(setup, tools, folder, forced, rounds)) as r:
-            assert r.plan(r.status) == [list(p) for p in forced], (r.plan(r.status), forced)
-            stream(r.cluster, 3) # weights and links are warm
-            ttft_s, gaps, _ = stream(r.cluster, TOKENS)
-            return {"tpot_s": paired.median(gaps), "ttft_s": ttft_s}
-    except (AssertionError, TimeoutError) as e:
-        return {"error": str(e)[-300:]}
+        assert r.plan(r.status) == [list(p) for p in forced], (r.plan(r.status), forced)
+        stream(r.cluster, 3)
+    except BaseException:
+        r.close()
+        raise
+    return r
 
 
 def promised(setup, tools, folder):
-    """The machine is measured, the cluster plans by itself, its figures are written down, then it answers twice."""
+    """The machine is measured, the cluster plans by itself; then what it knows is written down and it answers, in turns."""
     tools.probe()
     with contextlib.closing(Running(setup, tools, folder)) as r:
         plan, said = r.plan(r.status), r.status["plan"]
-        stream(r.cluster, 2) # so that something large has passed the links
-        time.sleep(TOLD_S)
-        figures = r.figures()
-        answers = [stream(r.cluster, TOKENS) for _ in range(2)]
-        firsts = [stream(r.cluster, 2)[0] for _ in range(PROMPTS)]
-        after = r.figures()
-    out = {"plan": plan, "rounds": said["rounds"], "said_s": said["predicted_ms_per_token"] / 1e3, "left_out": said["left_out"], "figures": figures, "figures_after": after,
-        "n_prompt": answers[0][2],
-        "measured": {"tpot_s": paired.median([g for a in answers for g in a[1]]), "ttft_s": paired.median([*firsts, *(a[0] for a in answers)])}}
-    out["predicted"] = predict(tools, figures, out["n_prompt"], plan, out["rounds"])
-    out["predicted_after"] = predict(tools, after, out["n_prompt"], plan, out["rounds"])
+        figures, answers, firsts = [r.figures()], [], []
+        for _ in range(WARM):
+            n_prompt = stream(r.cluster, TOKENS)[2]
+            time.sleep(TOLD_S)
+        for _ in range(PAIRS):
+            figures.append(r.figures())
+            answers.append(stream(r.cluster, TOKENS))
+            firsts += [answers[-1][0], stream(r.cluster, 2)[0]]
+    out = {"plan": plan, "rounds": said["rounds"], "said_s": said["predicted_ms_per_token"] / 1e3, "left_out": said["left_out"], "all_figures": figures,
+        "figures": figures[-1], "n_prompt": n_prompt,
+        "measured": {"tpot_s": paired.median([g for a in answers for g in a[1]]), "ttft_s": paired.median(firsts)}}
+    predict_round(tools, out)
     return out
+
+
+def predict_round(tools, p):
+    first, *others = [predict(tools, f, p["n_prompt"], p["plan"], p["rounds"]) for f in p["all_figures"]]
+    p["predicted_first"] = first
+    p["predicted"] = {k: paired.median([o[k] for o in others]) for k in ("tpot_s", "ttft_s")}
 
 
 def ms(x):
@@ -268,30 +285,69 @@ class Bench:
         RESULTS.with_suffix(".new").write_text(json.dumps(self.rows, indent=1))
         RESULTS.with_suffix(".new").replace(RESULTS)
 
-    def step(self, name, n_forced, folder):
-        """Measures one thing more of a set-up; False: there is nothing more."""
-        setup, row = machines(SETUPS[name][1]), self.rows.get(name)
-        if row is None:
-            row = self.rows[name] = {"promises": [], "date": datetime.date.today().isoformat(), "forced": [], "to_force": None, "finals": [], "to_end": None}
-        if len(row["promises"]) < ROUNDS:
-            p = promised(setup, self.tools, folder)
-            row["promises"].append(p)
-            print("%s: %s in %d rounds: TPOT %s predicted (%s said, %s after), %s measured; TTFT %s, %s (%s after)" % (name, p["plan"], p["rounds"], ms(p["predicted"]["tpot_s"]),
-                ms(p["said_s"]), ms(p["predicted_after"]["tpot_s"]), ms(p["measured"]["tpot_s"]), ms(p["predicted"]["ttft_s"]), ms(p["measured"]["ttft_s"]),
-                ms(p["predicted_after"]["ttft_s"])), flush=True)
-        elif row["to_force"] is None:
+    def has(self, seconds):
+        return time.monotonic() + seconds <= self.end
+
+    def promise(self, name, folder):
+        row = self.rows.setdefault(name, {"promises": [], "date": datetime.date.today().isoformat(), "forced": [], "to_force": None, "finals": []})
+        p = promised(machines(SETUPS[name][1]), self.tools, folder)
+        row["promises"].append(p)
+        self.save()
+        print("%s: %s in %d rounds: TPOT %s predicted (%s said, %s first), %s measured; TTFT %s (%s first), %s" % (name, p["plan"], p["rounds"], ms(p["predicted"]["tpot_s"]),
+            ms(p["said_s"]), ms(p["predicted_first"]["tpot_s"]), ms(p["measured"]["tpot_s"]), ms(p["predicted"]["ttft_s"]), ms(p["predicted_first"]["ttft_s"]),
+            ms(p["measured"]["ttft_s"])), flush=True)
+
+    def compare(self, name, n_forced, folders):
+        """Tries other plans beside the chosen one; False: time is over."""
+        setup, row = machines(SETUPS[name][1]), self.rows[name]
+        if row["to_force"] is None:
             row["chosen"] = chosen(row)
             row["to_force"] = self.choose(forced_plans(setup, *chosen(row)), row, n_forced)
-        elif row["to_force"]:
-            self.note(row, "forced", *row["to_force"].pop(0), setup, folder)
-        elif row["to_end"] is None or (not row["to_end"] and is_doubtful(row)):
-            row["to_end"] = finals(row)
-        elif row["to_end"]:
-            self.note(row, "finals", *row["to_end"].pop(0), setup, folder)
-        else:
+            self.save()
+        if not row["to_force"] and not wants_finals(row):
+            return True
+        if not self.has(ONE_S):
             return False
-        self.save()
+        with contextlib.closing(started(setup, self.tools, next(folders), *chosen(row))) as own:
+            while row["to_force"]:
+                if not self.has(ONE_S / 3):
+                    return False
+                self.force(row, own, *row["to_force"].pop(0), setup, next(folders))
+                self.save()
+            while wants_finals(row):
+                if not self.has(FINAL_S):
+                    return False
+                row["finals"] += self.final(row, own, setup, folders)
+                self.save()
         return True
+
+    def force(self, row, own, plan, rounds, setup, folder):
+        guess, beside = self.predict(row, plan, rounds), None
+        try:
+            with contextlib.closing(started(setup, self.tools, folder, plan, rounds)) as r:
+                both = (own, r) if len(row["forced"]) % 2 else (r, own)
+                got = {id(x): answer(x, TRY_TOKENS) for x in both}
+                got, beside = got[id(r)], got[id(own)]
+        except (AssertionError, TimeoutError) as e:
+            got = {"error": str(e)[-300:]}
+        row["forced"].append({"plan": plan, "rounds": rounds, "predicted": guess, "measured": got, "beside": beside})
+        print("  %s in %d: %s predicted, %s, chosen %s; TTFT %s, %s %s" % (plan, rounds, ms(guess["tpot_s"]), ms(got.get("tpot_s")), ms(beside and beside["tpot_s"]),
+            ms(guess["ttft_s"]), ms(got.get("ttft_s")), got.get("error", "")), flush=True)
+
+    def final(self, row, own, setup, folders):
+        """The chosen plan and the best others side by side, forwards and backwards: pairs of times per token."""
+        best = [(f["plan"], f["rounds"]) for f in sorted(fitting(row), key=lambda f: f["measured"]["tpot_s"] / f["beside"]["tpot_s"])[:FINALS]]
+        with contextlib.ExitStack() as stack:
+            others = [stack.enter_context(contextlib.closing(started(setup, self.tools, next(folders), *p))) for p in best]
+            turn, times = [own, *others], []
+            for i in range(TURNS):
+                got = {id(x): answer(x, TOKENS, SHORT)["tpot_s"] for x in (turn if i % 2 == 0 else turn[::-1])}
+                times.append([got[id(x)] for x in turn])
+        out = [{"plan": p[0], "rounds": p[1], "pairs": [[t[0], t[1 + i]] for t in times]} for i, p in enumerate(best)]
+        for f in out:
+            print("  final %s in %d: chosen %s, other %s, ratio %.3f" % (f["plan"], f["rounds"], ms(paired.median([a for a, b in f["pairs"]])), ms(paired.median([b for a, b in f["pairs"]])),
+                paired.median([a / b for a, b in f["pairs"]])), flush=True)
+        return out
 
     def predict(self, row, plan, rounds):
         """By the figures of each round: the median."""
@@ -310,33 +366,29 @@ class Bench:
         """Predictions of what was measured, by the figures and the model of now."""
         for row in self.rows.values():
             for p in row["promises"]:
-                p["predicted"] = predict(self.tools, p["figures"], p["n_prompt"], p["plan"], p["rounds"])
+                predict_round(self.tools, p)
             for f in row["forced"]:
                 f["predicted"] = self.predict(row, f["plan"], f["rounds"])
         self.save()
 
-    def note(self, row, where, plan, rounds, setup, folder):
-        guess, got = self.predict(row, plan, rounds), timed(setup, self.tools, folder, plan, rounds)
-        row[where].append({"plan": plan, "rounds": rounds, "predicted": guess, "measured": got})
-        print("  %s %s in %d: %s predicted, %s; TTFT %s, %s %s" % (where, plan, rounds, ms(guess["tpot_s"]), ms(got.get("tpot_s")), ms(guess["ttft_s"]), ms(got.get("ttft_s")),
-            got.get("error", "")), flush=True)
-
     def run(self, names, n_forced):
-        """False: time is over before all is measured."""
+        """False: time is over before all is measured. First a promise of each set-up, then plans by force, then the other promises."""
         with tempfile.TemporaryDirectory(prefix="hearth-planner-") as top:
-            count = itertools.count()
-            for n_rounds in range(1, ROUNDS + 2): # promises of all set-ups first, round by round
+            folders = (pathlib.Path(top) / str(i) for i in itertools.count())
+            for n_rounds in range(1, ROUNDS + 1):
                 for name in names:
-                    while n_rounds > ROUNDS or len(self.rows.get(name, {"promises": []})["promises"]) < n_rounds:
-                        if time.monotonic() + ONE_S > self.end:
+                    if len(self.rows.get(name, {"promises": []})["promises"]) < n_rounds:
+                        if not self.has(ONE_S):
                             return False
-                        if not self.step(name, n_forced, pathlib.Path(top) / str(next(count))):
-                            break
+                        self.promise(name, next(folders))
+                for name in names if n_forced else []:
+                    if not self.compare(name, n_forced, folders):
+                        return False
         return True
 
 
 def fitting(row):
-    return [f for f in row["forced"] if "tpot_s" in f["measured"]]
+    return [f for f in row["forced"] if f.get("beside")]
 
 
 def chosen(row):
@@ -356,30 +408,21 @@ def deviation(row, key):
     return middle(row, "predicted", key) / middle(row, "measured", key) - 1
 
 
-def finals(row):
-    """The chosen plan and the fastest others in turns, forwards and backwards."""
-    best = [(f["plan"], f["rounds"]) for f in sorted(fitting(row), key=lambda f: f["measured"]["tpot_s"])[:FINALS]]
-    turn = [chosen(row), *best]
-    return [p for i in range(TURNS) for p in (turn if i % 2 == 0 else turn[::-1])] if best else []
-
-
-def is_doubtful(row):
-    """Another plan seems to be faster, by less than what tells more than the machine's moods."""
+def wants_finals(row):
+    """Not yet compared; or another plan seems to be faster, by less than what tells more than the machine's moods."""
     found = against_others(row)
-    return found is not None and found[0] > DOUBTFUL and len(row["finals"]) < DOUBTS * TURNS * (FINALS + 1)
+    return bool(fitting(row)) and (found is None or (found[0] > DOUBTFUL and len(row["finals"]) < DOUBTS * FINALS))
 
 
 def against_others(row):
-    """(the chosen plan's time through that of the fastest other one, that one), of the finals; None: there are none."""
-    times = {}
+    """(the chosen plan's time through that of the fastest other one, that one), of pairs in the same seconds; None: there are none."""
+    ratios = {}
     for f in row["finals"]:
-        if "tpot_s" in f["measured"]:
-            times.setdefault(json.dumps([f["plan"], f["rounds"]]), []).append(f["measured"]["tpot_s"])
-    own = times.pop(json.dumps(chosen(row)), None)
-    if not own or not times:
+        ratios.setdefault(json.dumps([f["plan"], f["rounds"]]), []).extend(a / b for a, b in f["pairs"])
+    if not ratios:
         return None
-    best = min(times, key=lambda p: paired.median(times[p]))
-    return paired.median(own) / paired.median(times[best]), json.loads(best)
+    best = max(ratios, key=lambda p: paired.median(ratios[p]))
+    return paired.median(ratios[best]), json.loads(best)
 
 
 def summary(rows):
