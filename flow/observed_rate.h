@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define OBSERVED_LEAST_US 500000.0 // of computing, before there is anything to tell
-#define OBSERVED_HELD_US 8000000.0 // when so much is remembered, all of it counts half
+#define OBSERVED_HELD_US 4000000.0 // when so much is remembered, all of it counts half
 
 struct observed_rate {
 	bool has_base;
