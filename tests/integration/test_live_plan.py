@@ -70,7 +70,7 @@ def measure_with(cluster, visit_ns, decode_bps):
 def test_machines_form_a_group_by_themselves_and_one_of_them_is_lost(cluster):
     """Two that are as slow as each other, next to each other."""
     cluster.model = made("shared", *BIG_LAYERS)
-    alone = cluster.run_alone("Once upon a time", n=24)
+    alone = cluster.run_alone("Once upon a time", n=100)
     measure_with(cluster, 10000, 10**9)
     serve = ["--plan", "cost", "--no-node", "--nodes", "2", "--threads", "1", "--dead-after", "800"]
     cluster.serve(*serve)
@@ -83,7 +83,7 @@ def test_machines_form_a_group_by_themselves_and_one_of_them_is_lost(cluster):
     cluster.processes["coordinator"].wait_log("share layers: ")
 
     before = status["tokens"]
-    run = cluster.start_run("run", "Once upon a time", "--json", n=24)
+    run = cluster.start_run("run", "Once upon a time", "--json", n=100)
     wait_until(lambda: cluster.status()["tokens"] - before >= 6, 60, "token 6")
     assert run.is_running()
     cluster.processes["b"].send(signal.SIGKILL)
