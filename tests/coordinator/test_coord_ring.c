@@ -104,6 +104,79 @@ static void a_reply_without_the_rows_that_are_owed_ends_the_answer(void **state)
 	}
 }
 
+// ---- an output head on the last stage
+
+static void ready_with_output(struct host *h)
+{
+	struct coordinator_config config = patient_config();
+	config.n_nodes_min = 1;
+	config.has_output = true;
+	start_ready(h, &config, 1);
+}
+
+static void send_reply(struct host *h, enum step_reply reply, uint32_t n_tokens, size_t bytes)
+{
+	uint8_t whole[FRAME_STEP_BYTES + 8192] = {0};
+	struct step st = {.reply = reply, .epoch = {epoch_of(h)}, .session = first_session(h), .n_tokens = n_tokens, .dst_span = SPAN_HEAD,
+		.payload_len = (uint32_t)bytes};
+	assert_true(bytes <= 8192);
+	step_encode(&st, whole);
+	frame(h, h->data[1], whole, FRAME_STEP_BYTES + bytes);
+}
+
+static enum step_reply asked_for(struct host *h)
+{
+	for (int32_t i = 0; i < h->fx->n; i++) {
+		const struct coord_effect *f = &h->fx->at[i];
+		if (f->type == COORD_FX_SEND && f->u.send.head[0] == FRAME_STEP)
+			return (enum step_reply)f->u.send.head[2];
+	}
+	fail();
+	return REPLY_NONE;
+}
+
+static void a_last_stage_is_asked_for_candidates_and_they_are_drawn_from(void **state)
+{
+	(void)state;
+	struct host h;
+	ready_with_output(&h);
+	submit(&h, 1, 3, 3); // greedy
+	assert_true(embedded(&h));
+	assert_int_equal(asked_for(&h), REPLY_BEST);
+	send_reply(&h, REPLY_BEST, 3, head_reply_bytes(HEAD_BEST, base_config().vocab_size));
+	const struct coord_effect *f = find_fx(&h, COORD_FX_SAMPLE, 0);
+	assert_int_equal(f->u.sample.items[0].want, HEAD_BEST);
+	assert_int_equal(f->u.sample.items[0].n_rows, 1);
+	assert_true(f->u.sample.items[0].draw);
+	stop(&h);
+}
+
+static void logits_that_were_not_asked_for_or_are_too_few_end_the_answer(void **state)
+{
+	(void)state;
+	size_t best = head_reply_bytes(HEAD_BEST, base_config().vocab_size), all = head_reply_bytes(HEAD_LOGITS, base_config().vocab_size);
+	const struct { enum step_reply reply; size_t bytes; } bad[] = {{REPLY_LOGITS, all}, {REPLY_BEST, best - 8}, {REPLY_BEST, best + 8}, {REPLY_BEST, 0},
+		{REPLY_LAST, 8}, {REPLY_ALL, 24}};
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		struct host h;
+		ready_with_output(&h);
+		submit(&h, 1, 3, 3);
+		assert_true(embedded(&h));
+		send_reply(&h, bad[i].reply, 3, bad[i].bytes);
+		assert_int_equal(end_of(&h)->u.end.err, ERR_STATE);
+		assert_int_equal(count_fx(&h, COORD_FX_SAMPLE), 0);
+		stop(&h);
+	}
+	struct host h;
+	ready_with(&h, 1); // nor from a stage without the output head
+	submit(&h, 1, 3, 3);
+	assert_true(embedded(&h));
+	assert_int_equal(asked_for(&h), REPLY_LAST);
+	send_reply(&h, REPLY_BEST, 3, best);
+	assert_int_equal(end_of(&h)->u.end.err, ERR_STATE);
+	stop(&h);
+}
+
 // ---- silence
 
 static void stall(struct host *h)
@@ -495,6 +568,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_reply_without_the_rows_that_are_owed_ends_the_answer),
+		cmocka_unit_test(a_last_stage_is_asked_for_candidates_and_they_are_drawn_from),
+		cmocka_unit_test(logits_that_were_not_asked_for_or_are_too_few_end_the_answer),
 		cmocka_unit_test(a_ring_that_does_not_answer_is_given_up),
 		cmocka_unit_test(the_machine_that_is_waited_for_is_named),
 		cmocka_unit_test(an_answer_that_waits_for_credits_which_never_come_ends),

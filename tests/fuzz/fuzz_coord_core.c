@@ -18,6 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define N_MEMBERS 3
 #define CTX 16
 #define HIDDEN 2
+#define VOCAB 8
 #define N_LAYERS 4
 #define REQS_MAX 256
 #define ROUNDS_HERE 2 // at most, in the configurations below
@@ -32,6 +33,7 @@ struct world {
 	int64_t now, wall;
 	struct fuzz_link links[3 * N_MEMBERS]; // 3 i: control, 3 i + 1: data, 3 i + 2: join
 	uint32_t next_link;
+	bool has_output;
 	bool on_old; // the next frames come on the link before the newest
 	uint32_t embed_id, sample_id, store_id;
 	int32_t n_embed, n_sample;
@@ -246,7 +248,7 @@ static void send_step(struct world *w, size_t link)
 	uint8_t a = reader_u8(&w->in), b = reader_u8(&w->in), c = reader_u8(&w->in),
 		bytes[FRAME_STEP_BYTES + 8 * HIDDEN * 4] = {0};
 	look(w, link, &v);
-	struct step s = {.reply = (enum step_reply)(a % 3),
+	struct step s = {.reply = (enum step_reply)(a % 3 + (w->has_output && a % 3 > 0 ? 2 : 0)),
 		.epoch = {v.epoch.v - (a >> 7)},
 		.session = {FIRST_SESSION + b % 16},
 		.seq = b >> 4,
@@ -255,7 +257,8 @@ static void send_step(struct world *w, size_t link)
 		.src_span = (uint16_t)(v.stage + (a & 0x20 ? v.n_stages : 0)), // in the second round
 		.dst_span = a & 0x40 ? (uint16_t)(v.stage + 1) : SPAN_HEAD};
 	uint32_t rows = s.reply == REPLY_ALL || (a & 0x40) ? s.n_tokens : s.reply == REPLY_LAST;
-	s.payload_len = rows * HIDDEN * 4;
+	enum head_want want = step_reply_want(s.reply);
+	s.payload_len = want == HEAD_NOTHING || (a & 0x40) ? rows * HIDDEN * 4 : (uint32_t)head_reply_bytes(want, VOCAB) - (b == 0xff);
 	step_encode(&s, bytes);
 	frame(w, link, bytes, FRAME_STEP_BYTES + s.payload_len);
 }
@@ -482,7 +485,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.n_layers = N_LAYERS,
 		.by_cost = size % 5 == 0,
 		.hidden_dim = HIDDEN,
-		.vocab_size = 8,
+		.has_output = size % 4 == 1,
+		.vocab_size = VOCAB,
 		.n_slots = 2,
 		.ctx_len = CTX,
 		.chunk_max = 4,
@@ -494,7 +498,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.n_stop_ids = 1,
 		.session_wait_ns = 20000000000,
 		.liveness = {.ping_after_ns = 1000000000, .dead_after_ns = 8000000000, .late_loop_ns = 1000000000}};
-	struct world w = {.in = reader_init(data, size), .wall = WALL_S};
+	struct world w = {.in = reader_init(data, size), .wall = WALL_S, .has_output = config.has_output};
 	take_memory(&w, &config);
 	struct member_record members[N_MEMBERS];
 	for (uint32_t i = 0; i < N_MEMBERS; i++)

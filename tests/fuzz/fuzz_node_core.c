@@ -41,6 +41,7 @@ struct world {
 	int32_t n_dialled;
 	bool on_old; // the next frames come on the link before the newest
 	bool is_over;
+	bool has_output; // the plan's, as it was sent
 };
 
 static void take_effect(struct world *w, const struct node_effect *f)
@@ -224,7 +225,9 @@ static void send_plan(struct world *w)
 		.n_slots = 1 + shape % 4,
 		.ctx_len = 16,
 		.chunk_max = 1 + shape % 5,
-		.hop_credits = 1 + credits % 6};
+		.hop_credits = 1 + credits % 6,
+		.has_output = (credits & 8) != 0};
+	w->has_output = m.u.plan.has_output;
 	if (shape & 0x10) { // a second round
 		int32_t end = m.u.plan.layers.at[0].end;
 		m.u.plan.layers.at[m.u.plan.layers.n++] = (struct layer_span){end, end + credits % 3};
@@ -248,7 +251,7 @@ static void send_step(struct world *w, size_t link)
 	uint8_t bytes[FRAME_STEP_BYTES + 8 * HIDDEN * 8] = {0};
 	uint8_t a = reader_u8(&w->in), b = reader_u8(&w->in), c = reader_u8(&w->in);
 	node_status_get(w->core, &st);
-	struct step s = {.reply = (enum step_reply)(a % 3),
+	struct step s = {.reply = (enum step_reply)(a % 3 + (w->has_output && a % 3 > 0 ? 2 : 0)),
 		.flags = a >> 2 & 1,
 		.epoch = {a & 0x80 ? w->epoch - 1 : st.epoch.v},
 		.session = {1 + b % 5},
@@ -284,7 +287,8 @@ static void send_part(struct world *w, size_t link)
 	if (p.exchange == 0) {
 		struct part_start s = {.layer_begin = c % 4, .layer_end = c % 4 + 1 + (c >> 2 & 3), .n_items = 1 + (b & 1)};
 		for (int32_t i = 0; i < s.n_items; i++) {
-			s.items[i] = (struct part_item){.session = {1 + c % 5}, .slot = i, .pos = b >> 4 & 7, .n_tokens = 1 + (b >> 1 & 1), .is_first = (b >> 4 & 7) == 0};
+			s.items[i] = (struct part_item){.session = {1 + c % 5}, .slot = i, .pos = b >> 4 & 7, .n_tokens = 1 + (b >> 1 & 1), .is_first = (b >> 4 & 7) == 0,
+				.want = w->has_output ? (enum head_want)(c % 3) : HEAD_NOTHING};
 			s.n_tokens += s.items[i].n_tokens;
 		}
 		p.total = (uint32_t)(part_start_bytes(s.n_items) + (size_t)s.n_tokens * HIDDEN * 4);
@@ -508,6 +512,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct node_config c = {.name = "n", .may_probe = true,
 		.n_layers = 8,
 		.hidden_dim = HIDDEN,
+		.vocab_size = 5,
 		.n_threads = 1,
 		.fetches = size % 5 == 0,
 		.liveness = liveness_defaults,

@@ -301,6 +301,8 @@ static void forwards_that_do_not_fit_the_plan_close_the_link(void **state)
 	REFUSED((void)s, 1);
 	REFUSED((void)s, HIDDEN * 4);
 	REFUSED(s.n_items = 0, 8);
+	REFUSED(s.items[0].want = HEAD_BEST, 0); // it is not the last stage
+	REFUSED(s.items[1].want = HEAD_LOGITS, 0);
 #undef REFUSED
 	struct part_start s = a_start();
 	join(&g); // from one that does not lead
