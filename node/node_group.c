@@ -595,7 +595,7 @@ void node_group_check(const struct node *n)
 			ASSERT(p->got <= p->total && p->total <= g->part_bytes);
 			ASSERT(p->forward == 0 || p->forward == g->forward || p->forward == g->forward + 1);
 		}
-		// What the engine reads while it computes is not written.
-		ASSERT(is_waiting(n) || g->parts[i][(g->n_passed + 1) % 2].forward == 0);
+		// What the engine reads while it computes is not written. Cut while it waited, a member keeps what came early until the next plan.
+		ASSERT(is_waiting(n) || (g->is_cut && !g->is_computing) || g->parts[i][(g->n_passed + 1) % 2].forward == 0);
 	}
 }

@@ -50,7 +50,7 @@ static void take_effect(struct world *w, const struct node_effect *f)
 	case NODE_FX_STOP_LOAD: require(w->load_id != 0); break;
 	case NODE_FX_STOP_PREPARE: require(w->prepare_id != 0); break;
 	case NODE_FX_PROBE: // never beside a load, a download or a step
-		require(!w->is_probing && w->load_id == 0 && w->prepare_id == 0 && w->forward_id == 0);
+		require(!w->is_probing && w->load_id == 0 && w->prepare_id == 0 && (w->forward_id == 0 || w->waits)); // waits: given up by a cut
 		w->is_probing = true;
 		w->probe_is_stopped = false;
 		break;
