@@ -142,8 +142,8 @@ static void print_summary(FILE *to, const struct check_summary *s, double second
 		", with an answer that went on after a loss %" PRIu64 "\n",
 		c->n_plans, c->n_node_losses, s->seeds_with_replan, s->seeds_with_double_loss, s->seeds_with_recovery);
 	fprintf(to, "seeds with several chains %" PRIu64 ", with an answer that went on in another one %" PRIu64 "\n", s->seeds_with_chains, s->seeds_with_move);
-	fprintf(to, "seeds with groups %" PRIu64 ": %u in plans, %u exchanges, %u forwards given up, %u members of a running plan lost; %u forwards "
-		"that ended with an output head\n", s->seeds_with_groups, c->n_shared, c->n_exchanges, c->n_given_up, c->n_group_losses, c->n_heads);
+	fprintf(to, "seeds with groups %" PRIu64 ": %u in plans, %u exchanges, %u forwards begun beside another one, %u given up, %u members of a running plan lost; %u forwards "
+		"that ended with an output head\n", s->seeds_with_groups, c->n_shared, c->n_exchanges, c->n_beside, c->n_given_up, c->n_group_losses, c->n_heads);
 	fprintf(to, "seeds with plans by cost %" PRIu64 ", of which groups may be %" PRIu64 "; with a move to a better one %" PRIu64 "\n", s->seeds_by_cost,
 		s->seeds_may_group, s->seeds_with_better);
 	fprintf(to, "%u plans of a piped ring; %u batches of lost layers only, %u states fetched from what a stage had kept\n", c->n_piped, c->n_partial, c->n_fetched);

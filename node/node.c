@@ -8,7 +8,6 @@
 
 #define REPORT_NS 1000000000          // between two reports
 #define TELL_WAY_NS 5000000000        // between two of the way to the coordinator
-#define FELLOW_BUFS 2                 // the forward under way, and the one that is told next
 #define LEAVE_PATIENCE_NS 30000000000 // an answer may be under way; a coordinator that never says Bye must not hold us for ever
 
 // ---- effects
@@ -297,7 +296,7 @@ void node_load(struct node *n, struct node_effects *fx)
 	f->u.load.n_slots = p->n_slots;
 	f->u.load.ctx_len = p->ctx_len;
 	f->u.load.chunk_max = p->chunk_max;
-	f->u.load.n_bufs = p->group.self == 0 ? p->hop_credits * p->layers.n : FELLOW_BUFS;
+	f->u.load.n_bufs = p->group.self == 0 ? p->hop_credits * p->layers.n : NODE_FELLOW_BUFS;
 	f->u.load.buf_bytes = stage_buf_bytes(n);
 	f->u.load.wire = p->wire;
 	f->u.load.has_output = stage_has_output(n);
@@ -339,7 +338,7 @@ static void on_plan(struct node *n, const struct msg_plan *p, struct node_effect
 	if (p->epoch.v <= n->newest_epoch.v)
 		return; // older than what we have: crossed on the way
 	n->newest_epoch = p->epoch;
-	if (n->forward_id != 0 || n->load_id != 0) {
+	if (stage_has_forward(n) || n->load_id != 0) {
 		if (n->load_id != 0 && !n->has_next)
 			node_fx(fx, NODE_FX_STOP_LOAD);
 		// The engine still works for the old plan; what it computes is not sent any more.
@@ -553,6 +552,7 @@ void node_init(struct node *n, const struct node_config *c)
 {
 	memset(n, 0, sizeof *n);
 	n->config = *c;
+	n->at = n->forwards;
 	n->member_epoch = c->member_epoch;
 }
 
@@ -605,7 +605,7 @@ void node_step(struct node *n, const struct node_event *ev, struct node_effects 
 	case NODE_EV_LEAVE: on_leave(n, fx); break;
 	case NODE_EV_TICK: on_tick(n, fx); break;
 	}
-	if (n->has_next && n->forward_id == 0 && n->load_id == 0) {
+	if (n->has_next && !stage_has_forward(n) && n->load_id == 0) {
 		adopt_plan(n, &n->next, fx);
 		drop_next_plan(n);
 	}
@@ -670,7 +670,7 @@ void node_check(const struct node *n)
 		ASSERT(n->plan.epoch.v == 0 || (r->n_held <= n->plan.hop_credits && r->credits_out <= n->plan.hop_credits));
 	}
 	ASSERT(out == listed);
-	ASSERT(running == 0 || n->forward_id != 0);
+	ASSERT(running == 0 || stage_has_forward(n));
 	ASSERT(n_held >= queued + out);
 	ASSERT(n_held <= queued + out + running);
 	for (int32_t i = 0; i < n->queue.n; i++) {

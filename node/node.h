@@ -19,7 +19,9 @@
 // A stage may be a group of nodes (proto/frame.h, part frames), each with its part of every layer. The ring sees its first member, the lead: steps,
 // credits and kept states are as above. A forward is computed by all members at a time: the lead tells the others (fellows) what, and each goes
 // from exchange to exchange: FORWARD -> EXCHANGE, own contribution in the own part buffer -> SEND to each other member, TAKE theirs -> CONTINUE when
-// all are here -> EXCHANGE ... -> FORWARD_DONE. Nobody is ever more than one exchange ahead of anybody, so two part buffers for each member do.
+// all are here -> EXCHANGE ... -> FORWARD_DONE. Nobody is ever more than one exchange ahead of anybody, so two part buffers for each member do. While a
+// forward waits, another one may be computed: two are under way, with part buffers of their own. What builds on the older one (the next chunk of
+// a prompt) stays behind it in each layer: it never computes towards an exchange that the older one has not passed.
 // A member that fails an item tells the coordinator and the others, whose lead drops it. What ends a forward for one member alone, or the loss of a
 // link between two, is told as a broken link: the plan that follows empties everything.
 //
@@ -40,6 +42,8 @@
 
 #define KEPT_MAX (SESSIONS_MAX * ROUNDS_MAX) // entries of kept states: of each slot, what was sent in each round
 #define NODE_ITEMS_MAX 64      // sequences of one FORWARD; PART_ITEMS_MAX
+#define NODE_FORWARDS_MAX 2    // of a group under way at once: MEMBER_FORWARDS_MAX
+#define NODE_FELLOW_BUFS (2 * NODE_FORWARDS_MAX) // each forward under way, and the one that is told next in its place
 #define NODE_EFFECTS_MAX 4608  // a step's worst case: every buffer's step sent, kept in memory and on disk, credited; every entry dropped; and a forward begun in a group
 #define NODE_EFFECT_BYTES 196608
 #define NODE_KEPT_FRAME_EXTRA 24 // bytes of a row on disk beside the row: what makes it private and proves it whole
@@ -179,11 +183,12 @@ struct node_disk_run {
 // Where a buffer is: one of LOAD's n_bufs, or a part buffer, of part_bytes.
 enum node_pool { NODE_BUFS, NODE_PARTS };
 
-// node_part_buf names one of a member's two part buffers. A member's own contribution is always in its first.
-static inline int32_t node_part_buf(int32_t member, int32_t which)
+// node_part_buf names one of a member's two part buffers for a forward. A member's own contribution is always in its first.
+static inline int32_t node_part_buf(int32_t member, int32_t forward, int32_t which)
 {
-	return 2 * member + which;
+	return 2 * (NODE_FORWARDS_MAX * member + forward) + which;
 }
+#define NODE_PART_BUFS (2 * NODE_FORWARDS_MAX) // of a member
 
 enum node_effect_type {
 	NODE_FX_CONNECT,    // keep links of this kind to this peer up until DISCONNECT
@@ -194,13 +199,13 @@ enum node_effect_type {
 	NODE_FX_TAKE,       // copy len bytes of the current message from msg_off into buf, at off
 	NODE_FX_LOAD,       // open an engine for the layers, and n_bufs buffers of chunk_max tokens; what layers of the engine before it have
 	                    // computed stays, where slots, context and the part of a group are the same; answers LOADED. In a group: for this member's part of the
-	                    // layers, and two part buffers for each member (node_part_buf)
+	                    // layers, and NODE_PART_BUFS part buffers for each member (node_part_buf)
 	NODE_FX_STOP_LOAD,  // the LOAD under way is for a plan that is none any more: it may end early, with an error
 	NODE_FX_PREPARE,    // fetch what this part of these layers needs, beside what the engine has, which goes on computing; answers PREPARED. Only where nothing is being
 	                    // loaded or prepared
 	NODE_FX_STOP_PREPARE, // it may end early, with an error; what was fetched stays
 	NODE_FX_UNLOAD,     // close the engine and free the buffers: no plan needs this node. Only while no LOAD or FORWARD is under way
-	NODE_FX_FORWARD,    // answers FORWARD_DONE; in a group, until it has ended, EXCHANGE. There a new one, LOAD or UNLOAD may also come while one waits in an
+	NODE_FX_FORWARD,    // answers FORWARD_DONE; in a group, until it has ended, EXCHANGE. There a new one in its place, LOAD or UNLOAD may also come while one waits in an
 	                    // exchange, which is given up: its positions count as not computed
 	NODE_FX_CONTINUE,   // the other members' contributions of this exchange are in their part buffers: answers like FORWARD
 	NODE_FX_KEEP,       // copy n_tokens rows of buf to an entry of kept states, from position pos on
@@ -260,12 +265,15 @@ struct node_effect {
 		} prepare;
 		struct {
 			uint32_t id;
+			int32_t forward; // of a group: its place, below NODE_FORWARDS_MAX; the host computes one after the other, in the order of effects
+			bool is_behind;  // it uses slots of the one in the other place, which has begun before it and ends before it
 			int32_t layer_begin, layer_end; // in one of the engine's spans: a part of it when lost ones are computed again
 			int32_t n_items;
 			const struct node_forward_item *items; // valid until FORWARD_DONE, or until it is given up
 		} forward;
 		struct {
 			uint32_t id; // the FORWARD's
+			int32_t forward; // its place
 			int32_t which; // of each member's part buffers
 		} resume; // CONTINUE
 		struct {

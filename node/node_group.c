@@ -1,8 +1,8 @@
 // A member of a group at work: forwards told, contributions out and in, the engine from exchange to exchange. See node.h.
 //
-// Where a member is: forward f, computing towards exchange x or waiting in it. What may come from another one then is its contribution to x; to x + 1
-// while this one waits, as it has sent its own; or to exchange 1 of f + 1, when x does not exist or is the last. So contributions are numbered over
-// forwards (n_passed is that of x), two part buffers take turns, and the one that the engine reads is never written.
+// Odd and even forwards have a place each. Where a member is in one: forward f, computing towards exchange x or waiting in it. What may come from another one then
+// is its contribution to x; to x + 1 while this one waits, as it has sent its own; or to exchange 1 of f + 2, when x does not exist or is the last. So
+// contributions are numbered over the forwards of a place (n_passed is that of x), two part buffers take turns, and the one that the engine reads is never written.
 #include "node/node_state.h"
 
 #include "base/assert.h"
@@ -18,17 +18,64 @@ static bool is_lead(const struct node *n)
 
 static bool is_waiting(const struct node *n)
 {
-	return n->forward_id != 0 && !n->group.is_computing;
+	return n->at->id != 0 && !n->at->is_computing;
 }
 
 static uint64_t items_mask(const struct node *n)
 {
-	return n->n_items == 64 ? UINT64_MAX : (UINT64_C(1) << n->n_items) - 1;
+	return n->at->n_items == 64 ? UINT64_MAX : (UINT64_C(1) << n->at->n_items) - 1;
+}
+
+static struct node_forward *place_of(struct node *n, uint64_t forward)
+{
+	return &n->forwards[forward % NODE_FORWARDS_MAX];
+}
+
+static int32_t place(const struct node *n)
+{
+	return (int32_t)(n->at - n->forwards);
+}
+
+// next_number returns the number of the forward that comes next in a place.
+static uint64_t next_number(const struct node *n, const struct node_forward *f)
+{
+	return f->forward != 0 ? f->forward + NODE_FORWARDS_MAX : f == &n->forwards[0] ? NODE_FORWARDS_MAX : (uint64_t)(f - n->forwards);
+}
+
+// older_with returns the forward under way in another place than n->at that uses a slot and has begun before; NULL: none does.
+static const struct node_forward *older_with(const struct node *n, int32_t slot)
+{
+	for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++) {
+		const struct node_forward *f = &n->forwards[k];
+		bool is_older = f != n->at && f->id != 0 && (n->at->id == 0 || f->forward < n->at->forward);
+		for (int32_t i = 0; is_older && i < f->n_items; i++)
+			if (f->items[i].slot == slot)
+				return f;
+	}
+	return NULL;
+}
+
+// is_held: what goes on behind another forward, towards an exchange, waits until that one has passed it.
+static bool is_held(const struct node *n, int32_t slot, int32_t layer_begin, int32_t layer_end, int32_t exchange)
+{
+	const struct node_forward *f = older_with(n, slot);
+	return f != NULL && (f->exchange <= exchange || f->layer_begin != layer_begin || f->layer_end != layer_end);
+}
+
+bool node_group_holds(const struct node *n, int32_t slot, int32_t layer_begin, int32_t layer_end)
+{
+	return is_held(n, slot, layer_begin, layer_end, 1);
+}
+
+struct node_forward *node_group_next(struct node *n)
+{
+	struct node_forward *f = place_of(n, n->group.n_begun + 1);
+	return f->id == 0 ? f : NULL;
 }
 
 static struct group_part *part_of(struct node *n, int32_t member, uint64_t number)
 {
-	return &n->group.parts[member][number % 2];
+	return &n->at->parts[member][number % 2];
 }
 
 // ---- sending
@@ -91,14 +138,14 @@ static void spread(struct node *n, const struct part_frame *f, struct node_effec
 static struct part part_here(const struct node *n, int32_t exchange)
 {
 	return (struct part){.src = (uint8_t)n->plan.group.self, .stage = (uint16_t)n->plan.stage, .exchange = (uint16_t)exchange, .epoch = n->plan.epoch,
-		.forward = n->group.forward};
+		.forward = n->at->forward};
 }
 
 // send_own_to sends a member what is for it, through a hub or not. Even nothing is told: what has failed travels with it.
 static void send_own_to(struct node *n, int32_t dst, struct node_effects *fx)
 {
-	struct node_group *g = &n->group;
-	struct part_frame f = {.part = part_here(n, g->exchange), .pool = NODE_PARTS, .buf = node_part_buf(n->plan.group.self, 0)};
+	struct node_forward *g = n->at;
+	struct part_frame f = {.part = part_here(n, g->exchange), .pool = NODE_PARTS, .buf = node_part_buf(n->plan.group.self, place(n), 0)};
 	size_t at = 0;
 	f.part.total = g->has_refused ? 0 : g->to[dst].len;
 	f.part.failed = g->has_refused || g->exchange > 1 ? g->failed : 0; // in exchange 1 it would end the forward before anybody could say why
@@ -133,7 +180,7 @@ static void send_start(struct node *n, const struct part_start *s, struct node_e
 		size_t len = (size_t)s->items[i].n_tokens * row;
 		for (size_t off = 0; off < len; off += f.len) {
 			f.part.offset = (uint32_t)at;
-			f.buf = n->items[i].buf;
+			f.buf = n->at->items[i].buf;
 			f.off = off;
 			f.len = len - off < PART_PAYLOAD_MAX - f.extra_len ? len - off : PART_PAYLOAD_MAX - f.extra_len;
 			spread(n, &f, fx);
@@ -149,7 +196,7 @@ static void send_start(struct node *n, const struct part_start *s, struct node_e
 // leave_exchange: nothing of the exchange that was waited in counts any more.
 static void leave_exchange(struct node *n)
 {
-	struct node_group *g = &n->group;
+	struct node_forward *g = n->at;
 	for (int32_t i = 0; i < GROUP_MEMBERS_MAX; i++)
 		*part_of(n, i, g->n_passed) = (struct group_part){0};
 	g->n_passed++;
@@ -158,13 +205,13 @@ static void leave_exchange(struct node *n)
 // give_up ends a forward that waits; one that is being computed ends with its next event.
 static void give_up(struct node *n, struct node_effects *fx)
 {
-	if (n->group.is_computing) {
-		n->group.is_dead = true;
+	if (n->at->is_computing) {
+		n->at->is_dead = true;
 		return;
 	}
-	if (n->forward_id != 0 && is_lead(n))
+	if (n->at->id != 0 && is_lead(n))
 		stage_drop_running(n, fx);
-	n->forward_id = 0;
+	n->at->id = 0;
 }
 
 // cut: this member can go on with nobody until there is another plan, which it asks for.
@@ -173,28 +220,36 @@ static void cut(struct node *n, const char *why, struct node_effects *fx)
 	if (n->group.is_cut)
 		return;
 	node_log(fx, LOG_WARNING, "the group cannot go on: %s", why);
+	struct node_forward *at = n->at;
 	n->group.is_cut = true;
-	give_up(n, fx);
+	for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++) {
+		n->at = &n->forwards[k];
+		give_up(n, fx);
+	}
+	n->at = at;
 	node_report_next_link(n, true, fx);
 }
 
 void node_group_reset(struct node *n)
 {
-	struct node_group *g = &n->group;
-	bool is_computing = g->is_computing;
-	if (n->plan.group.n_members > 0 && !is_computing)
-		n->forward_id = 0;
-	*g = (struct node_group){.part_bytes = g->part_bytes, .is_computing = is_computing, .is_dead = is_computing};
+	for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++) {
+		struct node_forward *f = &n->forwards[k], old = *f;
+		bool stays = old.is_computing || n->plan.group.n_members == 0;
+		*f = (struct node_forward){.id = stays ? old.id : 0, .n_items = old.n_items, .is_computing = old.is_computing, .is_dead = old.is_computing};
+		memcpy(f->items, old.items, sizeof f->items);
+	}
+	n->at = n->forwards;
+	n->group = (struct node_group){.part_bytes = n->group.part_bytes};
 	for (int32_t i = 0; i < n->plan.group.n_members; i++)
 		if (n->plan.group.members[i].present)
-			g->ids[i] = node_peer_id(n->plan.group.members[i].public_key);
+			n->group.ids[i] = node_peer_id(n->plan.group.members[i].public_key);
 }
 
 // void_forward: a member refused items before anything was exchanged. They are dropped, and the lead begins anew with the others.
 static void void_forward(struct node *n, uint64_t failed, struct node_effects *fx)
 {
 	leave_exchange(n);
-	n->forward_id = 0;
+	n->at->id = 0;
 	if (is_lead(n))
 		stage_requeue_running(n, failed, fx);
 }
@@ -202,9 +257,9 @@ static void void_forward(struct node *n, uint64_t failed, struct node_effects *f
 // pump_exchange goes on when everybody's contribution is here.
 static void pump_exchange(struct node *n, struct node_effects *fx)
 {
-	struct node_group *g = &n->group;
+	struct node_forward *g = n->at;
 	uint64_t failed = 0;
-	if (!is_waiting(n) || g->is_cut)
+	if (!is_waiting(n) || n->group.is_cut)
 		return;
 	for (int32_t i = 0; i < n->plan.group.n_members; i++) {
 		const struct group_part *p = part_of(n, i, g->n_passed);
@@ -212,14 +267,19 @@ static void pump_exchange(struct node *n, struct node_effects *fx)
 			return;
 		failed |= p->failed & items_mask(n);
 	}
-	n->report.group.n_exchanges++;
 	g->failed_there |= failed;
 	if (g->exchange == 1 && (failed != 0 || g->has_refused)) {
+		n->report.group.n_exchanges++;
 		void_forward(n, failed | (g->has_refused ? g->failed : 0), fx);
 		return;
 	}
+	for (int32_t i = 0; i < g->n_items; i++)
+		if (is_held(n, g->items[i].slot, g->layer_begin, g->layer_end, g->exchange + 1))
+			return;
+	n->report.group.n_exchanges++;
 	struct node_effect *f = node_fx(fx, NODE_FX_CONTINUE);
-	f->u.resume.id = n->forward_id;
+	f->u.resume.forward = place(n);
+	f->u.resume.id = n->at->id;
 	f->u.resume.which = (int32_t)(g->n_passed % 2);
 	g->is_computing = true;
 	leave_exchange(n);
@@ -230,14 +290,15 @@ static void pump_exchange(struct node *n, struct node_effects *fx)
 
 static void begin(struct node *n, int32_t layer_begin, int32_t layer_end, int32_t n_tokens)
 {
-	struct node_group *g = &n->group;
-	g->forward++;
+	struct node_forward *g = n->at;
+	g->forward = ++n->group.n_begun;
+	ASSERT(g == place_of(n, g->forward));
 	g->exchange = 1;
 	g->failed = g->failed_there = 0;
 	g->has_refused = false;
 	g->layer_begin = layer_begin;
 	g->layer_end = layer_end;
-	n->forward_id = ++n->next_id;
+	n->at->id = ++n->next_id;
 	n->n_tokens += (uint64_t)n_tokens;
 	n->report.group.n_forwards++;
 	n->report.group.n_tokens += (uint64_t)n_tokens;
@@ -245,13 +306,16 @@ static void begin(struct node *n, int32_t layer_begin, int32_t layer_end, int32_
 
 static void compute(struct node *n, struct node_effects *fx)
 {
-	n->group.is_computing = true;
+	n->at->is_computing = true;
 	struct node_effect *f = node_fx(fx, NODE_FX_FORWARD);
-	f->u.forward.id = n->forward_id;
-	f->u.forward.layer_begin = n->group.layer_begin;
-	f->u.forward.layer_end = n->group.layer_end;
-	f->u.forward.n_items = n->n_items;
-	f->u.forward.items = n->items;
+	f->u.forward.id = n->at->id;
+	f->u.forward.forward = place(n);
+	for (int32_t i = 0; i < n->at->n_items; i++)
+		f->u.forward.is_behind = f->u.forward.is_behind || older_with(n, n->at->items[i].slot) != NULL;
+	f->u.forward.layer_begin = n->at->layer_begin;
+	f->u.forward.layer_end = n->at->layer_end;
+	f->u.forward.n_items = n->at->n_items;
+	f->u.forward.items = n->at->items;
 }
 
 void node_group_begin(struct node *n, const struct part_start *s, struct node_effects *fx)
@@ -264,8 +328,8 @@ void node_group_begin(struct node *n, const struct part_start *s, struct node_ef
 // refuse: items cannot be computed here, and nothing has been exchanged yet. Everybody gives the forward up.
 static void refuse(struct node *n, uint64_t failed, struct node_effects *fx)
 {
-	n->group.failed = failed;
-	n->group.has_refused = true;
+	n->at->failed = failed;
+	n->at->has_refused = true;
 	send_own(n, fx);
 	pump_exchange(n, fx);
 }
@@ -277,9 +341,9 @@ static uint64_t bind_items(struct node *n, const struct part_start *s, struct no
 	for (int32_t i = 0, row = 0; i < s->n_items; row += s->items[i++].n_tokens) {
 		const struct part_item *it = &s->items[i];
 		struct session_id *kv = &n->kv_session[it->slot];
-		n->items[i] = (struct node_forward_item){.buf = (int32_t)(n->group.forward % 2), .row = row, .slot = it->slot, .pos = it->pos, .n_tokens = it->n_tokens,
+		n->at->items[i] = (struct node_forward_item){.buf = (int32_t)(n->at->forward % NODE_FELLOW_BUFS), .row = row, .slot = it->slot, .pos = it->pos, .n_tokens = it->n_tokens,
 			.want = it->want};
-		n->group.sessions[i] = it->session;
+		n->at->sessions[i] = it->session;
 		if (it->is_first)
 			*kv = it->session;
 		if (kv->v == it->session.v)
@@ -287,33 +351,47 @@ static uint64_t bind_items(struct node *n, const struct part_start *s, struct no
 		lost |= UINT64_C(1) << i;
 		stage_report_failure(n, it->session, STEP_NOT_KEPT, "what it builds on is not here any more", fx);
 	}
-	n->n_items = s->n_items;
+	n->at->n_items = s->n_items;
 	n->has_kept = true;
 	return lost;
 }
 
-// follow begins what the lead has told.
+// may_follow tells whether what the lead has told can begin here.
+static bool may_follow(const struct node *n)
+{
+	const struct node_forward *g = n->at;
+	if (!g->told.is_whole || g->id != 0 || n->group.is_cut || n->has_next)
+		return false;
+	for (int32_t i = 0; i < g->start.n_items; i++)
+		if (is_held(n, (int32_t)g->start.items[i].slot, g->start.layer_begin, g->start.layer_end, 1))
+			return false;
+	return true;
+}
+
+// follow begins what the lead has told, in its order.
 static void follow(struct node *n, struct node_effects *fx)
 {
-	struct node_group *g = &n->group;
-	const struct part_start *s = &g->start;
-	if (!g->told.is_whole || n->forward_id != 0 || g->is_cut || n->has_next)
-		return;
-	begin(n, s->layer_begin, s->layer_end, s->n_tokens);
-	ASSERT(g->forward == g->told.forward);
-	g->told = (struct group_part){0};
-	uint64_t lost = bind_items(n, s, fx);
-	if (lost != 0)
-		refuse(n, lost, fx);
-	else
-		compute(n, fx);
+	for (n->at = place_of(n, n->group.n_begun + 1); may_follow(n); n->at = place_of(n, n->group.n_begun + 1)) {
+		const struct part_start *s = &n->at->start;
+		begin(n, s->layer_begin, s->layer_end, s->n_tokens);
+		ASSERT(n->at->forward == n->at->told.forward);
+		n->at->told = (struct group_part){0};
+		uint64_t lost = bind_items(n, s, fx);
+		if (lost != 0)
+			refuse(n, lost, fx);
+		else
+			compute(n, fx);
+	}
 }
 
 void node_group_pump(struct node *n, struct node_effects *fx)
 {
 	if (n->plan.epoch.v == 0 || !n->loaded || n->plan.group.n_members == 0)
 		return;
-	pump_exchange(n, fx);
+	for (uint64_t k = 1; k <= NODE_FORWARDS_MAX; k++) { // the oldest first
+		n->at = place_of(n, n->group.n_begun + k);
+		pump_exchange(n, fx);
+	}
 	if (!is_lead(n))
 		follow(n, fx);
 }
@@ -323,7 +401,7 @@ void node_group_pump(struct node *n, struct node_effects *fx)
 // bytes_fit tells whether a contribution is as long as it must be.
 static bool bytes_fit(const struct node *n, int32_t member, const struct group_part *p)
 {
-	const struct node_group *g = &n->group;
+	const struct node_forward *g = n->at;
 	bool refuses = p->exchange == 1 && (p->failed & items_mask(n)) != 0 && p->total == 0;
 	return g->has_refused || refuses || p->total == g->bytes[member];
 }
@@ -331,7 +409,7 @@ static bool bytes_fit(const struct node *n, int32_t member, const struct group_p
 // check_early looks at what came before the engine had told what this exchange takes.
 static void check_early(struct node *n, struct node_effects *fx)
 {
-	struct node_group *g = &n->group;
+	struct node_forward *g = n->at;
 	if (g->told.forward != 0) {
 		cut(n, "its lead began another forward in the middle of one", fx);
 		return;
@@ -348,9 +426,10 @@ static void check_early(struct node *n, struct node_effects *fx)
 
 void node_group_on_exchange(struct node *n, const struct node_event *ev, struct node_effects *fx)
 {
-	struct node_group *g = &n->group;
-	if (ev->u.exchange.id != n->forward_id || !g->is_computing)
+	struct node_forward *g = stage_find_forward(n, ev->u.exchange.id);
+	if (g == NULL || !g->is_computing)
 		return;
+	n->at = g;
 	g->is_computing = false;
 	if (g->is_dead) {
 		g->is_dead = false;
@@ -360,13 +439,13 @@ void node_group_on_exchange(struct node *n, const struct node_event *ev, struct 
 	for (int32_t i = 0; i < n->plan.group.n_members; i++) {
 		g->bytes[i] = ev->u.exchange.bytes[i];
 		g->to[i] = ev->u.exchange.to != NULL ? ev->u.exchange.to[i] : (struct split_sent){0, ev->u.exchange.bytes[n->plan.group.self]};
-		ASSERT(g->bytes[i] <= g->part_bytes);
-		ASSERT(g->to[i].len <= g->part_bytes);
-		ASSERT(g->to[i].at <= g->part_bytes - g->to[i].len);
+		ASSERT(g->bytes[i] <= n->group.part_bytes);
+		ASSERT(g->to[i].len <= n->group.part_bytes);
+		ASSERT(g->to[i].at <= n->group.part_bytes - g->to[i].len);
 	}
 	g->failed = ev->u.exchange.failed & items_mask(n);
 	check_early(n, fx);
-	if (g->is_cut)
+	if (n->group.is_cut)
 		return;
 	send_own(n, fx);
 	pump_exchange(n, fx);
@@ -376,8 +455,8 @@ void node_group_on_exchange(struct node *n, const struct node_event *ev, struct 
 static uint64_t report_items(struct node *n, const struct node_event *ev, struct node_effects *fx)
 {
 	uint64_t failed = 0;
-	for (int32_t i = 0; i < n->n_items; i++) {
-		struct session_id session = is_lead(n) ? stage_session_of(n, n->items[i].buf) : n->group.sessions[i];
+	for (int32_t i = 0; i < n->at->n_items; i++) {
+		struct session_id session = is_lead(n) ? stage_session_of(n, n->at->items[i].buf) : n->at->sessions[i];
 		if (ev->u.forward_done.errs[i] == OK)
 			continue;
 		failed |= UINT64_C(1) << i;
@@ -391,13 +470,13 @@ static uint64_t report_items(struct node *n, const struct node_event *ev, struct
 static void check_ended(struct node *n, struct node_effects *fx)
 {
 	for (int32_t i = 0; i < n->plan.group.n_members; i++)
-		if (part_of(n, i, n->group.n_passed)->forward == n->group.forward)
+		if (part_of(n, i, n->at->n_passed)->forward == n->at->forward)
 			cut(n, "a member computes another forward than the others", fx);
 }
 
 bool node_group_on_forward_done(struct node *n, const struct node_event *ev, struct node_effects *fx)
 {
-	struct node_group *g = &n->group;
+	struct node_forward *g = n->at;
 	g->is_computing = false;
 	if (g->is_dead) {
 		g->is_dead = false;
@@ -413,17 +492,17 @@ bool node_group_on_forward_done(struct node *n, const struct node_event *ev, str
 		return true;
 	}
 	check_ended(n, fx);
-	if (g->is_cut || is_lead(n))
-		return g->is_cut;
+	if (n->group.is_cut || is_lead(n))
+		return n->group.is_cut;
 	(void)report_items(n, ev, fx);
-	n->n_steps += (uint64_t)n->n_items;
-	n->forward_id = 0;
+	n->n_steps += (uint64_t)n->at->n_items;
+	n->at->id = 0;
 	return true;
 }
 
 bool node_group_has_failed(const struct node *n, int32_t item)
 {
-	return n->plan.group.n_members > 0 && (n->group.failed_there >> item & 1) != 0;
+	return n->plan.group.n_members > 0 && (n->at->failed_there >> item & 1) != 0;
 }
 
 // ---- what comes
@@ -439,9 +518,9 @@ static bool is_from(const struct node *n, const struct node_link *l, int32_t src
 // number_of returns that of a contribution as far as it may come now, from n_passed on; -1: it may not.
 static int64_t number_of(const struct node *n, const struct part *p)
 {
-	const struct node_group *g = &n->group;
-	bool is_next_forward = p->forward == g->forward + 1 && p->exchange == 1;
-	if (n->forward_id == 0)
+	const struct node_forward *g = n->at;
+	bool is_next_forward = p->forward == next_number(n, g) && p->exchange == 1;
+	if (n->at->id == 0)
 		return is_next_forward ? (int64_t)g->n_passed : -1;
 	if (p->forward == g->forward && p->exchange == g->exchange)
 		return (int64_t)g->n_passed;
@@ -503,9 +582,9 @@ static void take(struct node *n, struct part_frame *f, size_t msg_off, struct no
 // take_start takes a frame of exchange 0. Returns what is wrong with it, or NULL.
 static const char *take_start(struct node *n, const struct part *p, const uint8_t *data, struct node_effects *fx)
 {
-	struct node_group *g = &n->group;
+	struct node_forward *g = n->at;
 	const uint8_t *payload = data + FRAME_PART_BYTES;
-	if (is_lead(n) || p->src != 0 || p->forward != g->forward + 1 || !goes_on(&g->told, p))
+	if (is_lead(n) || p->src != 0 || p->forward != next_number(n, g) || !goes_on(&g->told, p))
 		return "a forward out of turn";
 	size_t skip = 0;
 	if (p->offset == 0) {
@@ -520,7 +599,7 @@ static const char *take_start(struct node *n, const struct part *p, const uint8_
 	}
 	note_part(&g->told, p);
 	n->last_step_ns = n->now_ns;
-	struct part_frame f = {.part = *p, .extra = payload, .extra_len = skip, .pool = NODE_BUFS, .buf = (int32_t)(p->forward % 2),
+	struct part_frame f = {.part = *p, .extra = payload, .extra_len = skip, .pool = NODE_BUFS, .buf = (int32_t)(p->forward % NODE_FELLOW_BUFS),
 		.off = p->offset + skip - part_start_bytes(g->start.n_items), .len = p->payload_len - skip};
 	take(n, &f, FRAME_PART_BYTES + skip, fx);
 	return NULL;
@@ -528,17 +607,17 @@ static const char *take_start(struct node *n, const struct part *p, const uint8_
 
 static const char *take_part(struct node *n, const struct part *p, struct node_effects *fx)
 {
-	struct node_group *g = &n->group;
+	struct node_forward *g = n->at;
 	int64_t number = number_of(n, p);
 	if (number < 0 || !goes_on(part_of(n, p->src, (uint64_t)number), p))
 		return "a part out of turn";
 	struct group_part *t = part_of(n, p->src, (uint64_t)number), noted;
 	note_part(&noted, p);
 	bool is_known = is_waiting(n) && (uint64_t)number == g->n_passed;
-	if (p->total > g->part_bytes || (is_known && !bytes_fit(n, p->src, &noted)))
+	if (p->total > n->group.part_bytes || (is_known && !bytes_fit(n, p->src, &noted)))
 		return "a part of the wrong size";
 	*t = noted;
-	struct part_frame f = {.part = *p, .pool = NODE_PARTS, .buf = node_part_buf(p->src, (int32_t)((uint64_t)number % 2)), .off = p->offset, .len = p->payload_len};
+	struct part_frame f = {.part = *p, .pool = NODE_PARTS, .buf = node_part_buf(p->src, place(n), (int32_t)((uint64_t)number % 2)), .off = p->offset, .len = p->payload_len};
 	take(n, &f, FRAME_PART_BYTES, fx);
 	return NULL;
 }
@@ -567,6 +646,7 @@ void node_group_on_part(struct node *n, struct node_link *l, const uint8_t *data
 		node_link_ignore(l, "a part, and is not the member whose it is", fx);
 		return;
 	}
+	n->at = place_of(n, p.forward);
 	if (fault == NULL)
 		fault = p.exchange == 0 ? take_start(n, &p, data, fx) : take_part(n, &p, fx);
 	if (fault == NULL)
@@ -579,23 +659,27 @@ void node_group_on_part(struct node *n, struct node_link *l, const uint8_t *data
 		node_link_ignore(l, fault, fx);
 }
 
-void node_group_check(const struct node *n)
+static void check_forward(const struct node *n, const struct node_forward *g)
 {
-	const struct node_group *g = &n->group;
-	if (n->plan.group.n_members == 0)
-		return;
-	ASSERT(!g->is_computing || n->forward_id != 0);
+	ASSERT(!g->is_computing || g->id != 0);
 	ASSERT(!g->is_dead || g->is_computing);
-	ASSERT(!g->is_cut || n->forward_id == 0 || g->is_computing);
-	ASSERT(!g->told.is_whole || n->forward_id != 0 || g->is_cut || n->has_next || !n->loaded);
+	ASSERT(!n->group.is_cut || g->id == 0 || g->is_computing);
+	ASSERT(g->forward <= n->group.n_begun);
 	for (int32_t i = 0; i < GROUP_MEMBERS_MAX; i++) {
 		for (int32_t k = 0; k < 2; k++) {
 			const struct group_part *p = &g->parts[i][k];
 			ASSERT(p->forward == 0 || (i < n->plan.group.n_members && i != n->plan.group.self));
-			ASSERT(p->got <= p->total && p->total <= g->part_bytes);
-			ASSERT(p->forward == 0 || p->forward == g->forward || p->forward == g->forward + 1);
+			ASSERT(p->got <= p->total && p->total <= n->group.part_bytes);
+			ASSERT(p->forward == 0 || p->forward == g->forward || p->forward == next_number(n, g));
 		}
 		// What the engine reads while it computes is not written. Cut while it waited, a member keeps what came early until the next plan.
-		ASSERT(is_waiting(n) || (g->is_cut && !g->is_computing) || g->parts[i][(g->n_passed + 1) % 2].forward == 0);
+		bool is_read = g->is_computing || (g->id == 0 && !n->group.is_cut);
+		ASSERT(!is_read || g->parts[i][(g->n_passed + 1) % 2].forward == 0);
 	}
+}
+
+void node_group_check(const struct node *n)
+{
+	for (int32_t k = 0; n->plan.group.n_members > 0 && k < NODE_FORWARDS_MAX; k++)
+		check_forward(n, &n->forwards[k]);
 }

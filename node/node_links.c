@@ -186,7 +186,7 @@ bool node_links_has_calm(const struct node *n)
 	bool has_out = false;
 	for (int32_t i = 0; i < ROUNDS_MAX; i++)
 		has_out = has_out || n->rounds[i].out.n > 0;
-	return n->forward_id == 0 && n->queue.n == 0 && !has_out && n->now_ns - n->last_step_ns >= QUIET_NS;
+	return !stage_has_forward(n) && n->queue.n == 0 && !has_out && n->now_ns - n->last_step_ns >= QUIET_NS;
 }
 
 int64_t node_links_calm_ns(const struct node *n)

@@ -55,7 +55,7 @@ void node_probe_pump(struct node *n, struct node_effects *fx)
 int64_t node_probe_deadline_ns(const struct node *n)
 {
 	// With something under way, its end is an event.
-	bool may_begin = is_wanted(n) && !n->is_probing && n->load_id == 0 && n->prepare_id == 0 && n->forward_id == 0 && n->queue.n == 0;
+	bool may_begin = is_wanted(n) && !n->is_probing && n->load_id == 0 && n->prepare_id == 0 && !stage_has_forward(n) && n->queue.n == 0;
 	int64_t at = begin_ns(n);
 	return may_begin && at > n->now_ns ? at : INT64_MAX;
 }

@@ -113,25 +113,35 @@ struct group_part {
 	bool is_whole;
 };
 
-// A group at work. A forward is under way while node.forward_id is not 0, and waits in its exchange while it is not computed.
-struct node_group {
-	struct node_id ids[GROUP_MEMBERS_MAX];
-	size_t part_bytes;   // of the engine's part buffers
-	uint64_t forward;    // the one under way, or the last one
+// A forward under way while `id` is not 0. Of a group's, which waits in its exchange while it is not computed, numbers are told over all: odd and even ones
+// have a place each, so that one is computed while another waits. A stage that is no group uses the first place only.
+struct node_forward {
+	uint32_t id;
+	int32_t n_items;
+	struct node_forward_item items[NODE_ITEMS_MAX];
+	// In a group.
+	uint64_t forward;    // the one under way here, or the last one
 	int32_t exchange;    // of it: computed towards, or waited in
-	uint64_t n_passed;   // exchanges since the plan began: the number of this one
+	uint64_t n_passed;   // exchanges here since the plan began: the number of this one
 	int32_t layer_begin, layer_end;
 	bool is_computing;   // the engine is at work: it answers
 	bool is_dead;        // and nobody wants what it computes
-	bool is_cut;         // nothing is begun or taken until there is another plan
 	bool has_refused;    // this forward, before it computed anything of use
 	uint64_t failed, failed_there; // items, here and by other members
 	uint32_t bytes[GROUP_MEMBERS_MAX]; // what each other one sends here in the exchange that is waited in
 	struct split_sent to[GROUP_MEMBERS_MAX]; // what goes from here to each
 	struct session_id sessions[NODE_ITEMS_MAX]; // of a fellow's items
 	struct group_part parts[GROUP_MEMBERS_MAX][2]; // number % 2
-	struct group_part told;  // to a fellow: the forward that comes next
+	struct group_part told;  // to a fellow: the forward that comes next here
 	struct part_start start; // what it is, from its first frame on
+};
+
+// A group at work.
+struct node_group {
+	struct node_id ids[GROUP_MEMBERS_MAX];
+	size_t part_bytes; // of the engine's part buffers
+	uint64_t n_begun;  // forwards, since the plan began
+	bool is_cut;       // nothing is begun or taken until there is another plan
 };
 
 struct node {
@@ -184,9 +194,8 @@ struct node {
 	struct work work[HOP_CREDITS_MAX];
 	struct work_list queue;      // waiting for the engine
 	struct node_round rounds[ROUNDS_MAX];
-	uint32_t forward_id;         // 0: the engine is free
-	int32_t n_items;
-	struct node_forward_item items[NODE_ITEMS_MAX];
+	struct node_forward forwards[NODE_FORWARDS_MAX];
+	struct node_forward *at;     // the one that is being handled
 	struct node_group group;
 
 	uint32_t next_id;
@@ -303,14 +312,22 @@ size_t stage_buf_bytes(const struct node *n);
 struct session_id stage_session_of(const struct node *n, int32_t buf); // 0: nobody wants it any more
 void stage_report_failure(struct node *n, struct session_id session, enum step_failure code, const char *text, struct node_effects *fx);
 void stage_report_error(struct node *n, struct session_id session, const struct node_event *ev, int32_t item, struct node_effects *fx);
+// stage_has_forward tells whether one is under way.
+bool stage_has_forward(const struct node *n);
+struct node_forward *stage_find_forward(struct node *n, uint32_t id); // NULL: it is none under way
+// Of the forward that is being handled.
 void stage_drop_running(struct node *n, struct node_effects *fx);
 // stage_requeue_running puts what runs back to the front of the queue, without the items of a bit of `failed`.
 void stage_requeue_running(struct node *n, uint64_t failed, struct node_effects *fx);
 
 // node_group.c: this node as a member of a group. Nothing happens in the others while the plan has none.
 void node_group_reset(struct node *n);
-// node_group_begin: the lead computes n->items.
+// node_group_begin: the lead computes the items of n->at.
 void node_group_begin(struct node *n, const struct part_start *s, struct node_effects *fx);
+// node_group_next returns where the lead's next forward goes; NULL: as many as may be are under way.
+struct node_forward *node_group_next(struct node *n);
+// node_group_holds: another forward under way uses this slot, and what would come behind it has to wait.
+bool node_group_holds(const struct node *n, int32_t slot, int32_t layer_begin, int32_t layer_end);
 void node_group_on_part(struct node *n, struct node_link *l, const uint8_t *data, size_t len, struct node_effects *fx);
 void node_group_on_exchange(struct node *n, const struct node_event *ev, struct node_effects *fx);
 // node_group_on_forward_done returns whether that was all; else the lead's items are as a stage's.

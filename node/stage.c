@@ -86,13 +86,39 @@ static uint16_t span_behind(const struct node *n, uint16_t span)
 	return span == n->plan.n_stages * n->plan.layers.n - 1 ? SPAN_HEAD : (uint16_t)(span + 1);
 }
 
+bool stage_has_forward(const struct node *n)
+{
+	for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++)
+		if (n->forwards[k].id != 0)
+			return true;
+	return false;
+}
+
+struct node_forward *stage_find_forward(struct node *n, uint32_t id)
+{
+	for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++)
+		if (id != 0 && n->forwards[k].id == id)
+			return &n->forwards[k];
+	return NULL;
+}
+
+// is_computed: a forward under way has this buffer.
+static bool is_computed(const struct node *n, int32_t buf)
+{
+	for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++)
+		for (int32_t i = 0; n->forwards[k].id != 0 && i < n->forwards[k].n_items; i++)
+			if (n->forwards[k].items[i].buf == buf)
+				return true;
+	return false;
+}
+
 void stage_reset(struct node *n)
 {
 	node_group_reset(n);
 	n->queue.n = 0;
 	for (int32_t i = 0; i < HOP_CREDITS_MAX; i++) {
 		n->work[i].dead = true;
-		if (n->work[i].state != WORK_RUNNING || n->forward_id == 0)
+		if (n->work[i].state != WORK_RUNNING || !is_computed(n, i))
 			n->work[i].state = WORK_FREE;
 	}
 	memset(n->slots, 0, sizeof n->slots);
@@ -424,15 +450,15 @@ static bool is_first_visit(const struct node *n, const struct work *w)
 	return true;
 }
 
-// begin_in_group tells the other members what n->items are.
+// begin_in_group tells the other members what n->at->items are.
 static void begin_in_group(struct node *n, const struct task *t, int32_t n_tokens, struct node_effects *fx)
 {
-	struct part_start s = {.layer_begin = t->layer_begin, .layer_end = t->layer_end, .wire = n->plan.wire, .n_items = n->n_items, .n_tokens = n_tokens};
-	for (int32_t i = 0; i < n->n_items; i++) {
-		const struct work *w = &n->work[n->items[i].buf];
+	struct part_start s = {.layer_begin = t->layer_begin, .layer_end = t->layer_end, .wire = n->plan.wire, .n_items = n->at->n_items, .n_tokens = n_tokens};
+	for (int32_t i = 0; i < n->at->n_items; i++) {
+		const struct work *w = &n->work[n->at->items[i].buf];
 		bool is_first = (w->step.flags & STEP_FIRST) != 0 && is_first_visit(n, w) && w->step.pos == 0 && is_whole(n, &w->step);
-		s.items[i] = (struct part_item){.session = w->step.session, .slot = n->items[i].slot, .pos = n->items[i].pos, .n_tokens = n->items[i].n_tokens,
-			.is_first = is_first, .want = n->items[i].want};
+		s.items[i] = (struct part_item){.session = w->step.session, .slot = n->at->items[i].slot, .pos = n->at->items[i].pos, .n_tokens = n->at->items[i].n_tokens,
+			.is_first = is_first, .want = n->at->items[i].want};
 	}
 	node_group_begin(n, &s, fx);
 }
@@ -443,42 +469,42 @@ static void start_forward(struct node *n, struct node_effects *fx)
 	bool taken[SESSIONS_MAX] = {false};
 	int32_t n_tokens = 0;
 	struct task first = {0};
-	n->n_items = 0;
-	for (int32_t i = 0; i < n->queue.n && n->n_items < NODE_ITEMS_MAX;) {
+	n->at->n_items = 0;
+	for (int32_t i = 0; i < n->queue.n && n->at->n_items < NODE_ITEMS_MAX;) {
 		int32_t buf = n->queue.at[i];
 		const struct step *s = &n->work[buf].step;
 		const struct task *t = &n->work[buf].task;
-		if (n->n_items == 0)
+		if (n->at->n_items == 0)
 			first = *t;
-		if (taken[s->slot] || n->work[buf].fetching || t->layer_begin != first.layer_begin || t->layer_end != first.layer_end) {
+		if (taken[s->slot] || n->work[buf].fetching || node_group_holds(n, (int32_t)s->slot, t->layer_begin, t->layer_end) || t->layer_begin != first.layer_begin || t->layer_end != first.layer_end) {
 			taken[s->slot] = true; // none overtakes another of its slot
 			i++;
 			continue;
 		}
-		if (n->n_items > 0 && n_tokens + (int32_t)s->n_tokens > n->plan.chunk_max)
+		if (n->at->n_items > 0 && n_tokens + (int32_t)s->n_tokens > n->plan.chunk_max)
 			break;
 		taken[s->slot] = true;
 		n_tokens += (int32_t)s->n_tokens;
 		n->work[buf].state = WORK_RUNNING;
-		n->items[n->n_items++] = (struct node_forward_item){
+		n->at->items[n->at->n_items++] = (struct node_forward_item){
 			.buf = buf, .slot = (int32_t)s->slot, .pos = (int32_t)s->pos, .n_tokens = (int32_t)s->n_tokens,
 			.want = span_behind(n, s->dst_span) == SPAN_HEAD ? step_reply_want(s->reply) : HEAD_NOTHING};
 		list_remove(&n->queue, i);
 	}
-	if (n->n_items == 0)
-		return; // all of them wait for the disk
+	if (n->at->n_items == 0)
+		return; // all of them wait for the disk, or for a forward under way
 	if (n->plan.group.n_members > 0) {
 		begin_in_group(n, &first, n_tokens, fx);
 		return;
 	}
-	n->forward_id = ++n->next_id;
+	n->at->id = ++n->next_id;
 	n->n_tokens += (uint64_t)n_tokens;
 	struct node_effect *f = node_fx(fx, NODE_FX_FORWARD);
-	f->u.forward.id = n->forward_id;
+	f->u.forward.id = n->at->id;
 	f->u.forward.layer_begin = first.layer_begin;
 	f->u.forward.layer_end = first.layer_end;
-	f->u.forward.n_items = n->n_items;
-	f->u.forward.items = n->items;
+	f->u.forward.n_items = n->at->n_items;
+	f->u.forward.items = n->at->items;
 }
 
 static enum step_failure failure_of(enum err e)
@@ -496,8 +522,8 @@ static enum step_failure failure_of(enum err e)
 static void observe(struct node *n, const struct node_cost *cost)
 {
 	uint64_t n_tokens = 0, us = cost->compute_ns / 1000;
-	for (int32_t i = 0; i < n->n_items; i++)
-		n_tokens += (uint64_t)n->items[i].n_tokens;
+	for (int32_t i = 0; i < n->at->n_items; i++)
+		n_tokens += (uint64_t)n->at->items[i].n_tokens;
 	if (n->n_cold > 0) {
 		n->n_cold--;
 		return;
@@ -534,19 +560,19 @@ static void free_dead(struct node *n, struct work *w, struct node_effects *fx)
 
 void stage_drop_running(struct node *n, struct node_effects *fx)
 {
-	for (int32_t i = 0; i < n->n_items; i++) {
-		struct work *w = &n->work[n->items[i].buf];
+	for (int32_t i = 0; i < n->at->n_items; i++) {
+		struct work *w = &n->work[n->at->items[i].buf];
 		if (w->dead)
 			free_dead(n, w, fx);
 		else
-			drop_work(n, n->items[i].buf, fx);
+			drop_work(n, n->at->items[i].buf, fx);
 	}
 }
 
 void stage_requeue_running(struct node *n, uint64_t failed, struct node_effects *fx)
 {
-	for (int32_t i = n->n_items - 1; i >= 0; i--) {
-		int32_t buf = n->items[i].buf;
+	for (int32_t i = n->at->n_items - 1; i >= 0; i--) {
+		int32_t buf = n->at->items[i].buf;
 		struct work *w = &n->work[buf];
 		if (w->dead) {
 			free_dead(n, w, fx);
@@ -561,18 +587,20 @@ void stage_requeue_running(struct node *n, uint64_t failed, struct node_effects 
 
 void stage_on_forward_done(struct node *n, const struct node_event *ev, struct node_effects *fx)
 {
-	if (ev->u.forward_done.id != n->forward_id)
+	struct node_forward *at = stage_find_forward(n, ev->u.forward_done.id);
+	if (at == NULL)
 		return;
-	if (n->group.is_computing && node_group_on_forward_done(n, ev, fx))
+	n->at = at;
+	if (n->at->is_computing && node_group_on_forward_done(n, ev, fx))
 		return;
-	n->forward_id = 0;
+	n->at->id = 0;
 	uint64_t steps = n->report.weights.steps;
 	n->report.weights = ev->u.forward_done.weights;
 	n->report.weights.steps = steps + 1;
 	if (ev->u.forward_done.cost.compute_ns > 0 && n->plan.group.n_members == 0)
 		observe(n, &ev->u.forward_done.cost);
-	for (int32_t i = 0; i < n->n_items; i++) {
-		int32_t buf = n->items[i].buf;
+	for (int32_t i = 0; i < n->at->n_items; i++) {
+		int32_t buf = n->at->items[i].buf;
 		struct work *w = &n->work[buf];
 		n->n_steps++;
 		if (w->dead) {
@@ -649,6 +677,9 @@ void stage_pump(struct node *n, struct node_effects *fx)
 	for (int32_t i = 0; i < n->plan.layers.n; i++)
 		pump_out(n, &n->rounds[i], fx);
 	node_group_pump(n, fx);
-	if (n->forward_id == 0 && !n->has_next && n->queue.n > 0 && !n->group.is_cut)
-		start_forward(n, fx);
+	struct node_forward *at = n->plan.group.n_members > 0 ? node_group_next(n) : n->forwards;
+	if (at == NULL || at->id != 0 || n->has_next || n->queue.n == 0 || n->group.is_cut)
+		return;
+	n->at = at;
+	start_forward(n, fx);
 }

@@ -261,7 +261,7 @@ static void check_hops(struct sim_world *w, const struct sim_ledger *l)
 	if (l->parts_sent != l->parts_come)
 		sim_world_fail(w, "members of groups sent %llu parts, and %llu came", (unsigned long long)l->parts_sent, (unsigned long long)l->parts_come);
 	for (int32_t i = 0; i < l->n_machines; i++)
-		if (w->nodes[l->machine[i]].forward.is_waiting && w->nodes[l->machine[i]].forward.epoch == l->epoch)
+		if (sim_forward_waits(&w->nodes[l->machine[i]], l->epoch))
 			sim_world_fail(w, "node %d waits in an exchange at rest", l->machine[i]);
 	for (int32_t i = 0; i <= l->n_spans; i++) {
 		const struct sim_hop *h = &l->hops[i];

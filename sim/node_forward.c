@@ -8,9 +8,25 @@
 
 #include <stdlib.h>
 
+bool sim_forward_is_busy(const struct sim_node *n)
+{
+	for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++)
+		if (n->forwards[k].is_busy)
+			return true;
+	return false;
+}
+
+bool sim_forward_waits(const struct sim_node *n, uint64_t epoch)
+{
+	for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++)
+		if (n->forwards[k].is_waiting && n->forwards[k].epoch == epoch)
+			return true;
+	return false;
+}
+
 uint8_t *sim_node_part(struct sim_node *n, int32_t buf)
 {
-	ASSERT(buf >= 0 && buf < 2 * n->n_members);
+	ASSERT(buf >= 0 && buf < NODE_PART_BUFS * n->n_members);
 	return n->parts + (size_t)buf * n->part_bytes;
 }
 
@@ -21,14 +37,15 @@ enum err sim_forward_set_group(struct sim_world *w, struct sim_node *n, struct e
 	n->parts = NULL;
 	n->n_members = n->member = 0;
 	n->part_bytes = 0;
-	n->forward.is_waiting = false;
+	for (int32_t i = 0; i < NODE_FORWARDS_MAX; i++)
+		n->forwards[i].is_waiting = false;
 	if (n->engine == NULL || g->n_members == 0)
 		return OK;
 	enum err e = sim_engine_share(n->engine, g->mode, g->shares, g->n_members, g->self, em);
 	if (e != OK)
 		return e;
 	n->part_bytes = sim_engine_part_bytes(&w->model);
-	n->parts = malloc(2 * (size_t)g->n_members * n->part_bytes);
+	n->parts = malloc(NODE_PART_BUFS * (size_t)g->n_members * n->part_bytes);
 	if (n->parts == NULL)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for contributions");
 	n->n_members = g->n_members;
@@ -61,9 +78,8 @@ static bool is_whole_span(const struct layer_spans *s, const struct sim_node_job
 }
 
 // start lets the engine work: on all layers, or in a group as far as the next exchange.
-static void start(struct sim_world *w, struct sim_node *n)
+static void start(struct sim_world *w, struct sim_node *n, struct sim_node_job *j)
 {
-	struct sim_node_job *j = &n->forward;
 	struct sim_work work = {.kind = SIM_FORWARD, .machine = n->machine, .layer_begin = j->layer_begin, .layer_end = j->layer_end, .n_items = j->n};
 	for (int32_t i = 0; i < j->n; i++) {
 		int64_t n_new = j->items[i].n_tokens, pos = j->items[i].pos;
@@ -82,12 +98,14 @@ static void start(struct sim_world *w, struct sim_node *n)
 	}
 	j->is_busy = true;
 	j->is_waiting = false;
-	sim_at(w, w->now_ns + sim_duration(w, &work), EV_FORWARDED, n->machine)->id = j->id;
+	// One after the other, as the worker takes them.
+	n->free_ns = (n->free_ns > w->now_ns ? n->free_ns : w->now_ns) + sim_duration(w, &work);
+	sim_at(w, n->free_ns, EV_FORWARDED, n->machine)->id = j->id;
 }
 
 void sim_forward_begin(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
 {
-	struct sim_node_job *j = &n->forward;
+	struct sim_node_job *j = &n->forwards[f->u.forward.forward];
 	if (j->is_busy || n->engine == NULL) {
 		sim_world_fail(w, "node %d starts its engine %s", n->machine, j->is_busy ? "twice at once" : "without layers");
 		return;
@@ -95,10 +113,14 @@ void sim_forward_begin(struct sim_world *w, struct sim_node *n, const struct nod
 	struct node_status st;
 	node_status_get(n->core, &st);
 	w->counts.n_given_up += j->is_waiting;
+	for (int32_t k = 0; n->n_members > 0 && k < NODE_FORWARDS_MAX; k++)
+		w->counts.n_beside += &n->forwards[k] != j && (n->forwards[k].is_waiting || n->forwards[k].is_busy);
 	j->epoch = st.epoch.v;
 	j->id = f->u.forward.id;
 	j->which = -1;
 	j->is_at_head = false;
+	j->place = f->u.forward.forward;
+	j->is_behind = f->u.forward.is_behind;
 	j->layer_begin = f->u.forward.layer_begin;
 	j->layer_end = f->u.forward.layer_end;
 	j->n = f->u.forward.n_items;
@@ -107,17 +129,17 @@ void sim_forward_begin(struct sim_world *w, struct sim_node *n, const struct nod
 		j->digests[i] = sim_mix_bytes(0, rows_of(w, n, &j->items[i]), (size_t)j->items[i].n_tokens * w->model.row_kept);
 	w->counts.n_batched += j->n > 1;
 	w->counts.n_partial += !is_whole_span(&n->load.u.load.layers, j);
-	start(w, n);
+	start(w, n, j);
 }
 
 // ---- a group
 
 // parts_digest is that of what the engine reads of the others.
-static uint64_t parts_digest(struct sim_node *n)
+static uint64_t parts_digest(struct sim_node *n, const struct sim_node_job *j)
 {
 	uint64_t d = 0;
 	for (int32_t i = 0; i < n->n_members; i++)
-		d = i == n->member ? d : sim_mix_bytes(d, sim_node_part(n, node_part_buf(i, n->forward.which)), n->forward.exchange.bytes[i]);
+		d = i == n->member ? d : sim_mix_bytes(d, sim_node_part(n, node_part_buf(i, j->place, j->which)), j->exchange.bytes[i]);
 	return d;
 }
 
@@ -130,15 +152,15 @@ void sim_forward_take_part(struct sim_world *w, struct sim_node *n, const struct
 
 void sim_forward_continue(struct sim_world *w, struct sim_node *n, const struct node_effect *f)
 {
-	struct sim_node_job *j = &n->forward;
+	struct sim_node_job *j = &n->forwards[f->u.resume.forward];
 	if (!j->is_waiting || j->is_busy || f->u.resume.id != j->id) {
 		sim_world_fail(w, "node %d continues forward %u, which waits in no exchange", n->machine, f->u.resume.id);
 		return;
 	}
 	w->counts.n_exchanges++;
 	j->which = f->u.resume.which;
-	j->parts_digest = parts_digest(n);
-	start(w, n);
+	j->parts_digest = parts_digest(n, j);
+	start(w, n, j);
 }
 
 // ---- lm_head on the last stage
@@ -149,9 +171,8 @@ static uint64_t last_state(const struct sim_rows *r)
 }
 
 // reply puts what is wanted of each item where its buffer begins; `parts`: of everybody else's, too.
-static void reply(struct sim_node *n, const struct sim_rows *rows, const uint8_t *const *parts)
+static void reply(struct sim_node *n, const struct sim_node_job *j, const struct sim_rows *rows, const uint8_t *const *parts)
 {
-	struct sim_node_job *j = &n->forward;
 	int32_t at = 0;
 	for (int32_t i = 0; i < j->n; i++) {
 		if (j->items[i].want == HEAD_NOTHING || rows[i].err != OK)
@@ -165,9 +186,8 @@ static void reply(struct sim_node *n, const struct sim_rows *rows, const uint8_t
 }
 
 // go_to_head begins the last exchange, in which the first member gets something for each item that wants it; false: there is none.
-static bool go_to_head(struct sim_world *w, struct sim_node *n, const struct sim_rows *rows, uint8_t *own)
+static bool go_to_head(struct sim_world *w, struct sim_node *n, struct sim_node_job *j, const struct sim_rows *rows, uint8_t *own)
 {
-	struct sim_node_job *j = &n->forward;
 	uint32_t bytes = 0;
 	for (int32_t i = 0; i < j->n; i++) {
 		j->digests[i] = sim_mix_bytes(0, rows[i].data, (size_t)rows[i].n_tokens * w->model.row_kept); // states are final now
@@ -187,45 +207,44 @@ static bool go_to_head(struct sim_world *w, struct sim_node *n, const struct sim
 }
 
 // next_exchange returns whether the engine waits for others now; else it is done, or cut when *was_cut.
-static bool next_exchange(struct sim_world *w, struct sim_node *n, struct sim_rows *rows, bool *was_cut)
+static bool next_exchange(struct sim_world *w, struct sim_node *n, struct sim_node_job *j, struct sim_rows *rows, bool *was_cut)
 {
-	struct sim_node_job *j = &n->forward;
 	const uint8_t *parts[GROUP_MEMBERS_MAX];
-	uint8_t *own = sim_node_part(n, node_part_buf(n->member, 0));
+	uint8_t *own = sim_node_part(n, node_part_buf(n->member, j->place, 0));
 	if (j->which < 0) {
-		bool waits = sim_engine_begin(n->engine, j->layer_begin, j->layer_end, rows, j->n, own, &j->exchange);
+		bool waits = sim_engine_begin(n->engine, j->place, j->is_behind, j->layer_begin, j->layer_end, rows, j->n, own, &j->exchange);
 		*was_cut = !waits;
 		return waits;
 	}
-	if (parts_digest(n) != j->parts_digest)
+	if (parts_digest(n, j) != j->parts_digest)
 		sim_world_fail(w, "node %d: a contribution changed while the engine worked on it", n->machine);
 	for (int32_t i = 0; i < n->n_members; i++)
-		parts[i] = i == n->member ? own + j->exchange.own_at : sim_node_part(n, node_part_buf(i, j->which));
+		parts[i] = i == n->member ? own + j->exchange.own_at : sim_node_part(n, node_part_buf(i, j->place, j->which));
 	if (j->is_at_head) {
 		j->is_at_head = false;
 		if (n->member == 0)
-			reply(n, rows, parts);
+			reply(n, j, rows, parts);
 		return false;
 	}
-	return sim_engine_continue(n->engine, j->layer_begin, parts, own, &j->exchange) || go_to_head(w, n, rows, own);
+	return sim_engine_continue(n->engine, j->place, j->layer_begin, parts, own, &j->exchange) || go_to_head(w, n, j, rows, own);
 }
 
 // ---- done
 
-static void tell_exchange(struct sim_world *w, struct sim_node *n)
+static void tell_exchange(struct sim_world *w, struct sim_node *n, struct sim_node_job *j)
 {
 	struct node_event ev = {.type = NODE_EV_EXCHANGE};
-	n->forward.is_waiting = true;
-	ev.u.exchange.id = n->forward.id;
-	ev.u.exchange.bytes = n->forward.exchange.bytes;
-	ev.u.exchange.to = n->forward.exchange.to;
+	j->is_waiting = true;
+	ev.u.exchange.id = j->id;
+	ev.u.exchange.bytes = j->exchange.bytes;
+	ev.u.exchange.to = j->exchange.to;
 	ev.u.exchange.failed = 0;
 	sim_node_step(w, n, &ev);
 }
 
-void sim_forward_on_done(struct sim_world *w, struct sim_node *n)
+void sim_forward_on_done(struct sim_world *w, struct sim_node *n, uint32_t id)
 {
-	struct sim_node_job *j = &n->forward;
+	struct sim_node_job *j = n->forwards[0].is_busy && n->forwards[0].id == id ? &n->forwards[0] : &n->forwards[1];
 	struct sim_rows rows[NODE_ITEMS_MAX];
 	enum err errs[NODE_ITEMS_MAX];
 	struct node_event ev = {.type = NODE_EV_FORWARD_DONE};
@@ -239,11 +258,11 @@ void sim_forward_on_done(struct sim_world *w, struct sim_node *n)
 	}
 	if (n->n_members == 0) {
 		sim_engine_forward(n->engine, j->layer_begin, j->layer_end, rows, j->n);
-		reply(n, rows, NULL);
+		reply(n, j, rows, NULL);
 		for (int32_t i = 0; i < j->n; i++)
 			w->counts.n_heads += j->items[i].want != HEAD_NOTHING;
-	} else if (next_exchange(w, n, rows, &ev.u.forward_done.was_cut)) {
-		tell_exchange(w, n);
+	} else if (next_exchange(w, n, j, rows, &ev.u.forward_done.was_cut)) {
+		tell_exchange(w, n, j);
 		return;
 	}
 	for (int32_t i = 0; i < j->n; i++) {

@@ -68,8 +68,9 @@ static void fx_take(struct sim_world *w, struct sim_node *n, const struct node_e
 	size_t len = kept(w, f->u.take.len), off = kept(w, f->u.take.off);
 	ASSERT(f->u.take.msg_off + len <= w->message_stored);
 	ASSERT(off + len <= n->buf_kept);
-	for (int32_t i = 0; i < n->forward.n && n->forward.is_busy; i++)
-		if (n->forward.items[i].buf == f->u.take.buf)
+	for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++)
+		for (int32_t i = 0; i < n->forwards[k].n && n->forwards[k].is_busy; i++)
+			if (n->forwards[k].items[i].buf == f->u.take.buf)
 			sim_world_fail(w, "node %d takes a step into buffer %d, which its engine works on", n->machine, f->u.take.buf);
 	memcpy(sim_node_buf(n, f->u.take.buf) + off, w->message + f->u.take.msg_off, len);
 }
@@ -169,7 +170,7 @@ static void fx_load(struct sim_world *w, struct sim_node *n, const struct node_e
 	const struct layer_spans *layers = &f->u.load.layers;
 	struct sim_work work = {.kind = SIM_LOAD, .machine = n->machine, .layer_begin = layers->at[0].begin,
 		.layer_end = layers->at[0].begin + layer_spans_count(layers)};
-	if (n->forward.is_busy)
+	if (sim_forward_is_busy(n))
 		sim_world_fail(w, "node %d loads while its engine computes", n->machine);
 	if (n->prepares)
 		sim_world_fail(w, "node %d loads while it fetches other layers", n->machine);
@@ -178,13 +179,14 @@ static void fx_load(struct sim_world *w, struct sim_node *n, const struct node_e
 	w->counts.n_waited += wait_ns > 0;
 	n->load = *f;
 	n->load_group = *f->u.load.group;
-	n->forward.is_waiting = false; // given up
+	for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++)
+		n->forwards[k].is_waiting = false; // given up
 	sim_at(w, w->now_ns + wait_ns + sim_duration(w, &work), EV_LOADED, n->machine)->id = f->u.load.id;
 }
 
 static void fx_unload(struct sim_world *w, struct sim_node *n)
 {
-	if (n->forward.is_busy)
+	if (sim_forward_is_busy(n))
 		sim_world_fail(w, "node %d unloads while its engine computes", n->machine);
 	sim_engine_close(n->engine);
 	n->engine = NULL;
@@ -460,7 +462,7 @@ void sim_node_on_event(struct sim_world *w, struct sim_event *ev)
 			set_tick(w, n);
 		return;
 	case EV_DIAL: sim_dial_attempt(w, n, &n->dialers[ev->arg]); return;
-	case EV_FORWARDED: sim_forward_on_done(w, n); return;
+	case EV_FORWARDED: sim_forward_on_done(w, n, ev->id); return;
 	case EV_LOADED: on_loaded(w, n); return;
 	case EV_PREPARED: on_prepared(w, n, ev->id); return;
 	case EV_STORED: on_stored(w, n); return;
@@ -521,7 +523,9 @@ void sim_node_stop(struct sim_world *w, struct sim_node *n)
 	sim_dial_stop(w, n);
 	sim_join_stop(w, n);
 	memset(n->links, 0, sizeof n->links);
-	n->forward.is_busy = n->forward.is_waiting = false;
+	for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++)
+		n->forwards[k].is_busy = n->forwards[k].is_waiting = false;
+	n->free_ns = 0;
 	n->store_is_busy = false;
 	if (n->prepares)
 		(void)end_prepare(w, n);

@@ -3,6 +3,7 @@
 #define HEARTH_SIM_SIM_ENGINE_H
 
 #include "engine/stage_work.h"
+#include "node/node.h"
 #include "sim/sim_chain.h"
 #include "sim/sim_model.h"
 
@@ -26,7 +27,7 @@ struct sim_engine {
 	uint64_t *hash;  // (n_slots)
 	struct tensor_split split; // n_members 0: no group
 	int32_t member;
-	struct sim_turn *turn; // of a group
+	struct sim_turn *turns, *turn; // of a group: those of its forwards, and the one that is being computed
 	// the real engine
 	struct stage_work *work;
 	struct logits_hash *logits; // (n_slots)

@@ -195,10 +195,19 @@ static void finish(struct sim_engine *e, int32_t layer_begin)
 	}
 }
 
-bool sim_engine_begin(struct sim_engine *e, int32_t layer_begin, int32_t layer_end, struct sim_rows *items, int32_t n, uint8_t *own,
+// is_coming: the forward that an item is behind computes the positions before it.
+static bool is_coming(const struct sim_turn *older, const struct sim_rows *it)
+{
+	for (int32_t i = 0; i < older->n_items; i++)
+		if (older->items[i].slot == it->slot)
+			return it->pos <= older->items[i].pos + older->items[i].n_tokens;
+	return false;
+}
+
+bool sim_engine_begin(struct sim_engine *e, int32_t place, bool is_behind, int32_t layer_begin, int32_t layer_end, struct sim_rows *items, int32_t n, uint8_t *own,
 	struct sim_exchange *out)
 {
-	struct sim_turn *t = e->turn;
+	struct sim_turn *t = e->turn = &e->turns[place];
 	bool is_cut = false;
 	ASSERT(n <= NODES_MAX);
 	t->at_rows = false;
@@ -209,6 +218,8 @@ bool sim_engine_begin(struct sim_engine *e, int32_t layer_begin, int32_t layer_e
 	t->n_tokens = 0;
 	for (int32_t i = 0; i < n; i++) {
 		sim_check_rows(e, layer_begin, layer_end, &items[i]);
+		if (is_behind && items[i].err != OK && is_coming(&e->turns[1 - place], &items[i]))
+			items[i].err = OK;
 		is_cut = is_cut || items[i].err != OK;
 		t->items[i] = items[i];
 		for (int32_t k = 0; k < items[i].n_tokens; k++)
@@ -219,9 +230,9 @@ bool sim_engine_begin(struct sim_engine *e, int32_t layer_begin, int32_t layer_e
 	return !is_cut;
 }
 
-bool sim_engine_continue(struct sim_engine *e, int32_t layer_begin, const uint8_t *const *parts, uint8_t *own, struct sim_exchange *out)
+bool sim_engine_continue(struct sim_engine *e, int32_t place, int32_t layer_begin, const uint8_t *const *parts, uint8_t *own, struct sim_exchange *out)
 {
-	const struct sim_turn *t = e->turn;
+	const struct sim_turn *t = e->turn = &e->turns[place];
 	advance(e, parts);
 	if (t->layer == t->layer_end) {
 		finish(e, layer_begin);

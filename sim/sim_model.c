@@ -141,7 +141,8 @@ enum err sim_engine_share(struct sim_engine *e, enum split_mode mode, const uint
 	if (!e->m->config.is_shared)
 		return errmsg_fail(em, ERR_STATE, "a model whose layers cannot be shared");
 	e->member = member;
-	e->turn = malloc(sizeof *e->turn);
+	e->turns = malloc(NODE_FORWARDS_MAX * sizeof *e->turns);
+	e->turn = e->turns;
 	return e->turn != NULL ? tensor_split_make(&chain_shape, mode, shares, n, &e->split, em) : ERR_NOMEM;
 }
 
@@ -149,7 +150,7 @@ void sim_engine_close(struct sim_engine *e)
 {
 	if (e == NULL)
 		return;
-	free(e->turn);
+	free(e->turns);
 	stage_work_close(e->work);
 	free(e->logits);
 	free(e->kv);

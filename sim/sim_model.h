@@ -88,9 +88,9 @@ struct sim_exchange {
 // Of a group. sim_engine_begin computes as far as the first exchange: its contribution is in `own`, of sim_engine_part_bytes at most. false: an item has
 // an error, and nothing is computed. sim_engine_continue takes everybody's contributions, its own too; false: the forward is over, and the
 // items are computed. One that is never continued has computed no position.
-bool sim_engine_begin(struct sim_engine *e, int32_t layer_begin, int32_t layer_end, struct sim_rows *items, int32_t n, uint8_t *own,
+bool sim_engine_begin(struct sim_engine *e, int32_t place, bool is_behind, int32_t layer_begin, int32_t layer_end, struct sim_rows *items, int32_t n, uint8_t *own,
 	struct sim_exchange *out);
-bool sim_engine_continue(struct sim_engine *e, int32_t layer_begin, const uint8_t *const *parts, uint8_t *own, struct sim_exchange *out);
+bool sim_engine_continue(struct sim_engine *e, int32_t place, int32_t layer_begin, const uint8_t *const *parts, uint8_t *own, struct sim_exchange *out);
 size_t sim_engine_part_bytes(const struct sim_model *m);
 
 // The head's.

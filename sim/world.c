@@ -510,7 +510,7 @@ bool sim_world_is_quiet(const struct sim_world *w)
 {
 	bool is_busy = w->n_data_in_flight > 0 || w->head.embed.is_busy || w->head.sample.is_busy;
 	for (int32_t i = 0; i < w->n_nodes; i++)
-		is_busy = is_busy || w->nodes[i].forward.is_busy;
+		is_busy = is_busy || sim_forward_is_busy(&w->nodes[i]);
 	return !is_busy;
 }
 

@@ -262,6 +262,7 @@ struct sim_counts {
 	uint32_t n_waited;       // LOADs that had to wait for blocks
 	uint32_t n_shared;       // stages of plans sent that are groups
 	uint32_t n_exchanges;    // that members of groups have passed
+	uint32_t n_beside;       // forwards of a group begun while another one was under way
 	uint32_t n_heads;        // forwards after which a last stage gave what is left of logits
 	uint32_t n_given_up;     // forwards that a member of a group waited in
 	uint32_t n_group_losses; // of a running plan, of a machine that shares its layers

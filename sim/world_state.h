@@ -98,6 +98,8 @@ struct sim_dialer {
 
 struct sim_node_job {
 	bool is_busy;
+	int32_t place;   // of a group's: the core's
+	bool is_behind;
 	bool is_waiting; // in an exchange of a group, until it is continued or given up
 	bool is_at_head; // in the last one of them, that of lm_head
 	int32_t which;   // part buffers that it is continued with; -1: it has just begun
@@ -162,7 +164,8 @@ struct sim_node {
 	uint8_t *bufs;
 	size_t buf_kept;   // bytes of one buffer
 	int32_t n_bufs;
-	struct sim_node_job forward;
+	struct sim_node_job forwards[NODE_FORWARDS_MAX];
+	int64_t free_ns;     // when its engine is done with what it was given
 	struct node_effect load; // the last one asked for, done or not: what the engine has
 	struct msg_group load_group; // of it; n_members 0: none
 	uint8_t *parts;      // of a group's engine: two buffers for each member
@@ -417,7 +420,9 @@ uint8_t *sim_node_part(struct sim_node *n, int32_t buf);
 // node_forward.c: the engine at work, alone or from exchange to exchange of a group.
 void sim_forward_begin(struct sim_world *w, struct sim_node *n, const struct node_effect *f);
 void sim_forward_continue(struct sim_world *w, struct sim_node *n, const struct node_effect *f);
-void sim_forward_on_done(struct sim_world *w, struct sim_node *n);
+void sim_forward_on_done(struct sim_world *w, struct sim_node *n, uint32_t id);
+bool sim_forward_is_busy(const struct sim_node *n);
+bool sim_forward_waits(const struct sim_node *n, uint64_t epoch); // in an exchange, in this plan
 void sim_forward_take_part(struct sim_world *w, struct sim_node *n, const struct node_effect *f);
 // sim_forward_set_group makes the engine the one of load_group, with its part buffers; without an engine it lets go of them.
 enum err sim_forward_set_group(struct sim_world *w, struct sim_node *n, struct errmsg *em);

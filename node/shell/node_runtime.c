@@ -49,6 +49,7 @@ struct rt_job {
 	struct member_epoch epoch;
 };
 
+_Static_assert(NODE_FORWARDS_MAX == MEMBER_FORWARDS_MAX, "a place of the core is one of the engine");
 struct node_runtime {
 	struct node_runtime_params p;
 	struct node *core;
@@ -62,13 +63,13 @@ struct node_runtime {
 	struct stage_work *work;
 	uint8_t *bufs; // n_bufs of buf_bytes
 	size_t buf_bytes, row_bytes, new_buf_bytes;
-	uint8_t *parts; // of a group: two of part_bytes for each member
+	uint8_t *parts; // of a group: NODE_PART_BUFS of part_bytes for each member
 	size_t part_bytes;
 	int32_t member, n_members; // n_members 0: no group
 	struct kept_store kept;
 	struct kept_disk *kept_disk; // NULL: nothing is kept on disk
 	const struct kept_disk_done *fetched; // of the event being handled
-	struct rt_job forward, load, store;
+	struct rt_job forwards[NODE_FORWARDS_MAX], load, store;
 	// What weights may take while other programs are short of memory. A HOLD drops a stage's weights and loads them within other limits; forwards wait behind
 	// it, and so does a LOAD.
 	struct rt_job holding;
@@ -133,6 +134,14 @@ static struct msg_weight_report weight_report(const struct node_runtime *rt)
 		.withheld = rt->held < rt->size.whole ? rt->size.whole - rt->held : 0};
 }
 
+static bool is_computing(const struct node_runtime *rt)
+{
+	for (int32_t i = 0; i < NODE_FORWARDS_MAX; i++)
+		if (rt->forwards[i].is_busy)
+			return true;
+	return false;
+}
+
 // stalls returns for how long computing has waited for the disk so far. On the worker, like the two below.
 static int64_t stalls(const struct node_runtime *rt)
 {
@@ -148,11 +157,6 @@ static bool has_weights(struct rt_job *j)
 	for (int32_t i = 0; h->err != OK && i < j->n_items; i++)
 		j->items[i].err = errmsg_fail(&j->items[i].em, h->err, "%s", h->em.text);
 	return h->err == OK;
-}
-
-static uint8_t *part_at(const struct node_runtime *rt, int32_t member, int32_t which)
-{
-	return rt->parts + (size_t)node_part_buf(member, which) * rt->part_bytes;
 }
 
 static void run_forward(struct worker_job *job)
@@ -173,13 +177,13 @@ static void run_turn(struct worker_job *job)
 	struct rt_job *j = (struct rt_job *)job;
 	struct node_runtime *rt = j->rt;
 	const uint8_t *parts[GROUP_MEMBERS_MAX];
-	uint8_t *own = part_at(rt, rt->member, 0);
+	uint8_t *own = rt->parts + (size_t)node_part_buf(rt->member, j->turn.forward, 0) * rt->part_bytes;
 	if (!has_weights(j)) {
-		j->turn = (struct stage_turn){.was_cut = true};
+		j->turn = (struct stage_turn){.forward = j->turn.forward, .is_behind = j->turn.is_behind, .was_cut = true};
 		return;
 	}
 	for (int32_t i = 0; i < rt->n_members; i++)
-		parts[i] = part_at(rt, i, j->which < 0 ? 0 : j->which);
+		parts[i] = rt->parts + (size_t)node_part_buf(i, j->turn.forward, j->which < 0 ? 0 : j->which) * rt->part_bytes;
 	if (j->which < 0)
 		stage_work_member_begin(rt->work, j->layer_begin, j->layer_end, j->items, j->n_items, own, &j->turn);
 	else
@@ -233,7 +237,7 @@ static void on_forward(void *ctx)
 
 static void fx_forward(struct node_runtime *rt, const struct node_effect *f)
 {
-	struct rt_job *j = &rt->forward;
+	struct rt_job *j = &rt->forwards[f->u.forward.forward];
 	if (rt->p.blocks != NULL)
 		node_blocks_note_work(rt->p.blocks);
 	j->id = f->u.forward.id;
@@ -247,15 +251,18 @@ static void fx_forward(struct node_runtime *rt, const struct node_effect *f)
 			.want = it->want};
 	}
 	j->which = -1;
+	j->turn.forward = f->u.forward.forward;
+	j->turn.is_behind = f->u.forward.is_behind;
 	rt->in_turns = rt->n_members > 0;
 	job_start(rt, j, rt->n_members > 0 ? run_turn : run_forward);
 }
 
 static void fx_continue(struct node_runtime *rt, const struct node_effect *f)
 {
-	ASSERT(rt->forward.id == f->u.resume.id);
-	rt->forward.which = f->u.resume.which;
-	job_start(rt, &rt->forward, run_turn);
+	struct rt_job *j = &rt->forwards[f->u.resume.forward];
+	ASSERT(j->id == f->u.resume.id);
+	j->which = f->u.resume.which;
+	job_start(rt, j, run_turn);
 }
 
 static int32_t n_members_of(const struct rt_job *j)
@@ -285,8 +292,8 @@ static enum err set_limits(struct rt_job *j, uint64_t *stage_bytes)
 	enum err e = stage_work_measure(&j->config, &size, &j->em);
 	if (e != OK)
 		return e;
-	// As much may wait in links as lies in buffers; and of a group's parts, to each member the last one and the next.
-	uint64_t frames = 2 * ((uint64_t)j->bufs_bytes + 2 * (uint64_t)n_members_of(j) * size.part_bytes);
+	// As much may wait in links as lies in buffers; and of a group's parts, to each member the last one and the next of each forward.
+	uint64_t frames = 2 * ((uint64_t)j->bufs_bytes + NODE_PART_BUFS * (uint64_t)n_members_of(j) * size.part_bytes);
 	uint64_t to_disk = j->rt->kept_disk != NULL ? kept_disk_bytes(j->rt->new_buf_bytes) : 0;
 	uint64_t bytes = size.bytes + frames + to_disk;
 	j->size = (struct stage_size){.whole = size.weight_bytes, .least = size.weight_least, .rest = size.kv_bytes + frames};
@@ -322,7 +329,7 @@ static enum err open_parts(struct rt_job *j)
 			j->part_bytes >> 20, PART_BYTES_MAX >> 20);
 	if (j->part_bytes == 0)
 		return OK;
-	j->parts = malloc(2 * (size_t)n_members_of(j) * j->part_bytes);
+	j->parts = malloc(NODE_PART_BUFS * (size_t)n_members_of(j) * j->part_bytes);
 	return j->parts != NULL ? OK : errmsg_fail(&j->em, ERR_NOMEM, "no memory for what members of a group send each other");
 }
 
@@ -442,6 +449,7 @@ static enum err set_split(struct rt_job *j, const struct msg_group *g)
 	struct split_shape shape = engine_split_shape(j->rt->p.model);
 	j->config.split = &j->split;
 	j->config.member = g->self;
+	j->config.n_forwards = NODE_FORWARDS_MAX;
 	enum err e = tensor_split_make(&shape, g->mode, g->shares, g->n_members, &j->split, &j->em);
 	j->split.payload = g->payload;
 	return e;
@@ -555,7 +563,7 @@ static void fx_prepare(struct node_runtime *rt, const struct node_effect *f)
 // fx_unload: the core asks for it only while the worker does nothing for this node.
 static void fx_unload(struct node_runtime *rt)
 {
-	ASSERT(!rt->forward.is_busy);
+	ASSERT(!is_computing(rt));
 	ASSERT(!rt->load.is_busy);
 	if (rt->holding.is_busy)
 		rt->unloaded = rt->work;
@@ -908,8 +916,8 @@ enum err node_runtime_open(const struct node_runtime_params *p, struct node_runt
 	rt->fx = calloc(1, sizeof *rt->fx);
 	loop_timer_init(&rt->timer, on_timer, rt);
 	loop_task_init(&rt->prepare_task, on_unprepared, rt);
-	struct rt_job *jobs[] = {&rt->forward, &rt->load, &rt->store, &rt->holding};
-	const loop_fn dones[] = {on_forward, on_load, on_store, on_hold};
+	struct rt_job *jobs[] = {&rt->forwards[0], &rt->forwards[1], &rt->load, &rt->store, &rt->holding};
+	const loop_fn dones[] = {on_forward, on_forward, on_load, on_store, on_hold};
 	for (size_t i = 0; i < ARRAY_LEN(jobs); i++) {
 		jobs[i]->rt = rt;
 		loop_task_init(&jobs[i]->task, dones[i], jobs[i]);
@@ -941,7 +949,7 @@ enum err node_runtime_open(const struct node_runtime_params *p, struct node_runt
 static bool jobs_are_done(void *ctx)
 {
 	struct node_runtime *rt = ctx;
-	return !rt->forward.is_busy && !rt->load.is_busy && !rt->store.is_busy && !rt->holding.is_busy && !rt->is_preparing;
+	return !is_computing(rt) && !rt->load.is_busy && !rt->store.is_busy && !rt->holding.is_busy && !rt->is_preparing;
 }
 
 void node_runtime_close(struct node_runtime *rt)

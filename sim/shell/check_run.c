@@ -81,6 +81,7 @@ static void add_counts(struct sim_counts *to, const struct sim_counts *c)
 	to->n_waited += c->n_waited;
 	to->n_shared += c->n_shared;
 	to->n_exchanges += c->n_exchanges;
+	to->n_beside += c->n_beside;
 	to->n_heads += c->n_heads;
 	to->n_given_up += c->n_given_up;
 	to->n_group_losses += c->n_group_losses;

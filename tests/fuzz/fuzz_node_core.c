@@ -18,6 +18,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define DISK_FRAMES 40
 #define PART_MAX 16
 
+// A FORWARD in one of the places.
+struct fuzz_forward {
+	uint32_t id;    // 0: none
+	bool waits;     // in an exchange
+	uint64_t order; // of being given to the engine
+	int32_t reads;  // part buffers that the engine reads; -1: none
+	int32_t n_items;
+	const struct node_forward_item *items;
+};
+
 struct world {
 	struct reader in;
 	struct node *core;
@@ -28,21 +38,53 @@ struct world {
 	struct node_id ids[4];
 	uint8_t pk[4][KEY_BYTES];
 	uint64_t epoch;
-	uint32_t load_id, forward_id, read_id, prepare_id;
+	uint32_t load_id, read_id, prepare_id;
 	uint32_t writes[64]; // on their way to disk
 	size_t n_writes;
 	bool is_fetched; // a FETCHED is told now
-	int32_t n_items, n_bufs, n_members;
-	bool waits; // the FORWARD, in an exchange
-	int32_t reads; // part buffers that the engine reads; -1: none
+	int32_t n_bufs, n_members;
+	struct fuzz_forward forwards[NODE_FORWARDS_MAX];
+	uint64_t n_given;
 	struct msg_group group; // of the last plan
 	bool is_probing, probe_is_stopped;
-	const struct node_forward_item *items;
 	int32_t n_dialled;
 	bool on_old; // the next frames come on the link before the newest
 	bool is_over;
 	bool has_output; // the plan's, as it was sent
 };
+
+static bool is_busy(const struct fuzz_forward *f)
+{
+	return f->id != 0 && !f->waits;
+}
+
+// is_at_rest: nothing is computed. What waits may have been given up.
+static bool is_at_rest(const struct world *w)
+{
+	return !is_busy(&w->forwards[0]) && !is_busy(&w->forwards[1]);
+}
+
+// require_free: the engine does not work on a buffer.
+static void require_free(const struct world *w, int32_t buf)
+{
+	for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++)
+		for (int32_t i = 0; is_busy(&w->forwards[k]) && i < w->forwards[k].n_items; i++)
+			require(w->forwards[k].items[i].buf != buf);
+}
+
+static void give(struct world *w, int32_t k, int32_t reads)
+{
+	require(w->load_id == 0 && !is_busy(&w->forwards[k]));
+	w->forwards[k].waits = false;
+	w->forwards[k].reads = reads;
+	w->forwards[k].order = ++w->n_given;
+}
+
+static void forget_forwards(struct world *w)
+{
+	for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++)
+		w->forwards[k] = (struct fuzz_forward){0};
+}
 
 static void take_effect(struct world *w, const struct node_effect *f)
 {
@@ -50,7 +92,7 @@ static void take_effect(struct world *w, const struct node_effect *f)
 	case NODE_FX_STOP_LOAD: require(w->load_id != 0); break;
 	case NODE_FX_STOP_PREPARE: require(w->prepare_id != 0); break;
 	case NODE_FX_PROBE: // never beside a load, a download or a step
-		require(!w->is_probing && w->load_id == 0 && w->prepare_id == 0 && (w->forward_id == 0 || w->waits)); // waits: given up by a cut
+		require(!w->is_probing && w->load_id == 0 && w->prepare_id == 0 && is_at_rest(w)); // waits: given up by a cut
 		w->is_probing = true;
 		w->probe_is_stopped = false;
 		break;
@@ -63,53 +105,52 @@ static void take_effect(struct world *w, const struct node_effect *f)
 		w->prepare_id = f->u.prepare.id;
 		break;
 	case NODE_FX_UNLOAD:
-		require(w->load_id == 0 && (w->forward_id == 0 || w->waits) && w->n_bufs > 0);
+		require(w->load_id == 0 && is_at_rest(w) && w->n_bufs > 0);
 		w->n_bufs = 0;
-		w->forward_id = 0;
+		forget_forwards(w);
 		break;
 	case NODE_FX_SEND:
-		require(f->u.send.buf < (f->u.send.pool == NODE_PARTS ? 2 * w->n_members : w->n_bufs));
+		require(f->u.send.buf < (f->u.send.pool == NODE_PARTS ? NODE_PART_BUFS * w->n_members : w->n_bufs));
 		require(f->u.send.pool != NODE_PARTS || f->u.send.off + f->u.send.len <= PART_MAX);
 		break;
 	case NODE_FX_LOAD:
-		require(w->load_id == 0 && (w->forward_id == 0 || w->waits) && w->prepare_id == 0);
-		w->forward_id = 0;
+		require(w->load_id == 0 && is_at_rest(w) && w->prepare_id == 0);
+		forget_forwards(w);
 		w->n_members = f->u.load.group->n_members;
 		require(layer_spans_count(&f->u.load.layers) > 0 && f->u.load.layers.at[f->u.load.layers.n - 1].end <= 8);
 		w->load_id = f->u.load.id;
 		w->n_bufs = f->u.load.n_bufs;
 		break;
-	case NODE_FX_FORWARD:
-		require(w->load_id == 0 && (w->forward_id == 0 || w->waits) && f->u.forward.n_items >= 1);
-		w->waits = false;
-		w->reads = -1;
+	case NODE_FX_FORWARD: {
+		struct fuzz_forward *x = &w->forwards[f->u.forward.forward];
+		require(f->u.forward.n_items >= 1 && (w->n_members > 0 || f->u.forward.forward == 0));
+		give(w, f->u.forward.forward, -1);
 		require(f->u.forward.layer_begin < f->u.forward.layer_end && f->u.forward.layer_end <= 8);
-		w->forward_id = f->u.forward.id;
-		w->items = f->u.forward.items;
-		w->n_items = f->u.forward.n_items;
+		x->id = f->u.forward.id;
+		x->items = f->u.forward.items;
+		x->n_items = f->u.forward.n_items;
 		break;
+	}
 	case NODE_FX_CONTINUE:
-		require(w->forward_id == f->u.resume.id && w->waits);
-		w->waits = false;
-		w->reads = f->u.resume.which;
+		require(w->forwards[f->u.resume.forward].id == f->u.resume.id && w->forwards[f->u.resume.forward].waits);
+		give(w, f->u.resume.forward, f->u.resume.which);
 		break;
 	case NODE_FX_TAKE:
 		if (f->u.take.pool == NODE_PARTS) {
-			require(f->u.take.buf >= 0 && f->u.take.buf < 2 * w->n_members && f->u.take.off + f->u.take.len <= PART_MAX);
-			require(w->forward_id == 0 || w->waits || f->u.take.buf % 2 != w->reads);
+			require(f->u.take.buf >= 0 && f->u.take.buf < NODE_PART_BUFS * w->n_members && f->u.take.off + f->u.take.len <= PART_MAX);
+			const struct fuzz_forward *x = &w->forwards[f->u.take.buf / 2 % NODE_FORWARDS_MAX];
+			require(!is_busy(x) || f->u.take.buf % 2 != x->reads);
 			break;
 		}
 		require(f->u.take.buf >= 0 && f->u.take.buf < w->n_bufs);
 		require(f->u.take.off + f->u.take.len <= 5 * HIDDEN * 4);
-		for (int32_t i = 0; w->forward_id != 0 && !w->waits && i < w->n_items; i++)
-			require(w->items[i].buf != f->u.take.buf);
+		require_free(w, f->u.take.buf);
 		break;
 	case NODE_FX_KEEP:
 	case NODE_FX_FETCH:
 		require(f->u.keep.buf >= 0 && f->u.keep.buf < w->n_bufs);
 		require(f->u.keep.entry >= 0 && f->u.keep.entry < KEPT_MAX && f->u.keep.pos >= 0 && f->u.keep.n_tokens > 0);
-		for (int32_t i = 0; w->forward_id != 0 && !w->waits && i < w->n_items; i++)
-			require(w->items[i].buf != f->u.keep.buf);
+		require_free(w, f->u.keep.buf);
 		break;
 	case NODE_FX_KEEP_DISK:
 	case NODE_FX_FETCH_DISK:
@@ -129,8 +170,7 @@ static void take_effect(struct world *w, const struct node_effect *f)
 		break;
 	case NODE_FX_TAKE_FETCHED:
 		require(w->is_fetched && f->u.keep.buf >= 0 && f->u.keep.buf < w->n_bufs);
-		for (int32_t i = 0; w->forward_id != 0 && !w->waits && i < w->n_items; i++)
-			require(w->items[i].buf != f->u.keep.buf);
+		require_free(w, f->u.keep.buf);
 		break;
 	case NODE_FX_CONNECT:
 	case NODE_FX_DISCONNECT: // each peer is dialled at most once: the host has a place for each
@@ -359,16 +399,16 @@ static void raw(struct world *w, size_t link)
 }
 
 // finish_exchange: the engine waits in one.
-static void finish_exchange(struct world *w, uint8_t a)
+static void finish_exchange(struct world *w, struct fuzz_forward *x, uint8_t a)
 {
 	uint32_t bytes[GROUP_MEMBERS_MAX];
 	struct node_event ev = {.type = NODE_EV_EXCHANGE};
 	for (size_t i = 0; i < GROUP_MEMBERS_MAX; i++)
 		bytes[i] = (uint32_t)(a >> 1) % (PART_MAX + 1);
-	ev.u.exchange.id = w->forward_id;
+	ev.u.exchange.id = x->id;
 	ev.u.exchange.bytes = bytes;
 	ev.u.exchange.failed = a & 0x80 ? a : 0;
-	w->waits = true;
+	x->waits = true;
 	step(w, &ev);
 }
 
@@ -377,21 +417,25 @@ static void finish_forward(struct world *w)
 	enum err errs[NODE_ITEMS_MAX] = {OK};
 	struct node_event ev = {.type = NODE_EV_FORWARD_DONE};
 	uint8_t a = reader_u8(&w->in);
-	if (w->waits)
+	struct fuzz_forward *x = NULL;
+	for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++)
+		if (is_busy(&w->forwards[k]) && (x == NULL || w->forwards[k].order < x->order))
+			x = &w->forwards[k];
+	if (x == NULL)
 		return;
 	if (w->n_members > 0 && (a & 1) != 0) {
-		finish_exchange(w, a);
+		finish_exchange(w, x, a);
 		return;
 	}
 	ev.u.forward_done.was_cut = w->n_members > 0 && a == 0xfe;
-	for (int32_t i = 0; i < w->n_items; i++)
+	for (int32_t i = 0; i < x->n_items; i++)
 		errs[i] = ev.u.forward_done.was_cut ? ERR_RANGE : (a >> i % 8 & 1) != 0 ? ERR_NON_FINITE : OK;
-	ev.u.forward_done.id = w->forward_id;
+	ev.u.forward_done.id = x->id;
 	ev.u.forward_done.errs = errs;
 	const char *texts[NODE_ITEMS_MAX] = {"layer 3"}; // of the others nothing is known
 	ev.u.forward_done.texts = a % 2 == 0 ? texts : NULL;
 	ev.u.forward_done.cost = (struct node_cost){.compute_ns = a, .weight_bytes = a * UINT64_C(1000), .token_flop = a};
-	w->forward_id = 0;
+	x->id = 0;
 	step(w, &ev);
 }
 
@@ -473,7 +517,7 @@ static void one(struct world *w)
 		break;
 	case 9:
 	case 10:
-		if (w->forward_id != 0)
+		if (!is_at_rest(w))
 			finish_forward(w);
 		break;
 	case 11:

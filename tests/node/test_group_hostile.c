@@ -33,7 +33,7 @@ static void join_as(struct group *g, int32_t hub)
 	start(&g->h);
 	group_plan(&g->h, EPOCH, hub);
 	assert_int_equal(count_fx(&g->h, NODE_FX_CONNECT), 2);
-	assert_int_equal(find_fx(&g->h, NODE_FX_LOAD, 0)->u.load.n_bufs, 2);
+	assert_int_equal(find_fx(&g->h, NODE_FX_LOAD, 0)->u.load.n_bufs, NODE_FELLOW_BUFS);
 	group_loaded(&g->h);
 	g->lead = up(&g->h, 1, NODE_LINK_DATA);
 	g->fellow = up(&g->h, 2, NODE_LINK_DATA);
@@ -129,11 +129,20 @@ static void an_honest_forward_goes_from_exchange_to_exchange(void **state)
 	exchange(&g.h, id, 1, 1, 1);
 	whole(&g.h, g.fellow, 2, 1, 2, 1);
 	whole(&g.h, g.fellow, 2, 2, 1, 9); // it has all of this one, which is the last, and knows the next
-	begin(&g, 2);
-	assert_int_equal(count_fx(&g.h, NODE_FX_FORWARD), 0);
+	begin(&g, 2); // of the same slots: behind the first, which has passed its first exchange
+	assert_int_equal(count_fx(&g.h, NODE_FX_FORWARD), 1);
+	assert_true(find_fx(&g.h, NODE_FX_FORWARD, 0)->u.forward.is_behind);
+	assert_int_not_equal(find_fx(&g.h, NODE_FX_FORWARD, 0)->u.forward.forward, 1);
+	uint32_t second = forward_id(&g.h);
+	exchange(&g.h, second, 1, 0, 9);
+	whole(&g.h, g.lead, 0, 2, 1, 1);
+	assert_int_equal(count_fx(&g.h, NODE_FX_CONTINUE), 0); // the first has not passed its second
 	whole(&g.h, g.lead, 0, 1, 2, 1);
-	assert_int_equal(count_fx(&g.h, NODE_FX_CONTINUE), 1);
+	assert_int_equal(count_fx(&g.h, NODE_FX_CONTINUE), 2);
+	assert_int_equal(find_fx(&g.h, NODE_FX_CONTINUE, 0)->u.resume.id, id);
+	assert_int_equal(find_fx(&g.h, NODE_FX_CONTINUE, 1)->u.resume.id, second);
 	forward_done(&g.h, id);
+	begin(&g, 3); // behind the second, which computes towards its second exchange
 	assert_int_equal(count_fx(&g.h, NODE_FX_FORWARD), 1);
 	stop(&g.h);
 }
@@ -144,7 +153,8 @@ static void parts_out_of_turn_close_the_link(void **state)
 	static const struct {
 		uint64_t forward;
 		uint16_t exchange;
-	} idle[] = {{1, 2}, {2, 1}, {3, 1}, {UINT64_MAX, 1}, {1, EXCHANGES_MAX}}, computing[] = {{1, 2}, {2, 2}, {3, 1}}, waiting[] = {{1, 3}, {2, 2}, {3, 1}};
+	} idle[] = {{0, 1}, {1, 2}, {2, 2}, {3, 1}, {4, 1}, {UINT64_MAX, 1}, {1, EXCHANGES_MAX}}, computing[] = {{1, 2}, {2, 2}, {3, 2}, {4, 1}, {5, 1}},
+		waiting[] = {{1, 3}, {2, 2}, {3, 2}, {4, 1}, {5, 1}};
 	struct group g;
 	for (size_t i = 0; i < ARRAY_LEN(idle); i++) {
 		join(&g);
@@ -315,16 +325,16 @@ static void forwards_that_do_not_fit_the_plan_close_the_link(void **state)
 	send_part(&g.h, g.lead, &p, 5);
 	assert_true(closes(&g.h, g.lead));
 	stop(&g.h);
-	join(&g); // two of them told
+	join(&g); // more of them told than there are places
 	begin(&g, 1);
 	begin(&g, 2);
-	begin(&g, 3);
+	begin(&g, 4);
 	assert_true(closes(&g.h, g.lead));
 	stop(&g.h);
 	join(&g); // in the middle of one
 	begin(&g, 1);
 	uint32_t id = forward_id(&g.h);
-	begin(&g, 2);
+	begin(&g, 3);
 	exchange(&g.h, id, 4, 4, 4);
 	assert_true(says_broken(&g.h));
 	stop(&g.h);

@@ -37,20 +37,30 @@ struct queue {
 	struct message at[QUEUE];
 };
 
-struct machine {
-	struct node *core;
-	uint8_t bufs[16 * CHUNK * ROW];
-	uint8_t parts[2 * MEMBERS][PART_MAX];
-	// The engine.
-	enum { REST, LOADING, COMPUTING } work;
+// A forward in the engine.
+struct fake_forward {
+	bool is_computing;
+	uint64_t order; // of being given to the engine
 	uint32_t id;
 	int32_t n_items, exchange;
 	struct node_forward_item items[NODE_ITEMS_MAX];
-	uint64_t state; // of this forward
+	uint64_t state;
 	int32_t n_tokens;
 	uint64_t failed;
 	bool is_first; // FORWARD, not CONTINUE
+	bool is_behind, is_over;
 	int32_t which;
+};
+
+struct machine {
+	struct node *core;
+	uint8_t bufs[16 * CHUNK * ROW];
+	uint8_t parts[NODE_PART_BUFS * MEMBERS][PART_MAX];
+	// The engine.
+	bool is_loading;
+	uint32_t load_id;
+	struct fake_forward forwards[NODE_FORWARDS_MAX];
+	uint64_t n_given, n_behind;
 	uint64_t n_forwards, n_broken, n_not_kept, n_non_finite;
 };
 
@@ -120,8 +130,28 @@ static void send_to(struct world *w, int32_t from, uint32_t handle, const uint8_
 
 static uint8_t *buf_at(struct machine *m, enum node_pool pool, int32_t buf)
 {
-	assert_true(pool == NODE_PARTS ? buf < 2 * MEMBERS : buf < 16);
+	assert_true(pool == NODE_PARTS ? buf < NODE_PART_BUFS * MEMBERS : buf < 16);
 	return pool == NODE_PARTS ? m->parts[buf] : m->bufs + buf * CHUNK * ROW;
+}
+
+// next_of returns the forward that the engine computes; NULL: it has none.
+static struct fake_forward *next_of(struct machine *m)
+{
+	struct fake_forward *next = NULL;
+	for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++)
+		if (m->forwards[k].is_computing && (next == NULL || m->forwards[k].order < next->order))
+			next = &m->forwards[k];
+	return next;
+}
+
+static void give(struct machine *m, int32_t k, bool is_first, uint32_t id)
+{
+	struct fake_forward *f = &m->forwards[k];
+	assert_false(f->is_computing || m->is_loading);
+	f->is_computing = true;
+	f->is_first = is_first;
+	f->order = ++m->n_given;
+	f->id = id;
 }
 
 static void carry_out(struct world *w, int32_t place, const struct node_effect *f, const uint8_t *message)
@@ -137,31 +167,31 @@ static void carry_out(struct world *w, int32_t place, const struct node_effect *
 	}
 	case NODE_FX_TAKE:
 		assert_true(f->u.take.pool == NODE_PARTS ? f->u.take.off + f->u.take.len <= PART_MAX : f->u.take.off + f->u.take.len <= CHUNK * ROW);
-		for (int32_t i = 0; m->work == COMPUTING && !m->is_first && f->u.take.pool == NODE_PARTS && i < w->n; i++)
-			assert_int_not_equal(f->u.take.buf, node_part_buf(i, m->which)); // the engine reads it
+		for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++)
+			for (int32_t i = 0; m->forwards[k].is_computing && !m->forwards[k].is_first && f->u.take.pool == NODE_PARTS && i < w->n; i++)
+				assert_int_not_equal(f->u.take.buf, node_part_buf(i, k, m->forwards[k].which)); // the engine reads it
 		memcpy(buf_at(m, f->u.take.pool, f->u.take.buf) + f->u.take.off, message + f->u.take.msg_off, f->u.take.len);
 		return;
 	case NODE_FX_LOAD:
-		assert_int_equal(m->work, REST);
+		assert_true(!m->is_loading && next_of(m) == NULL);
 		assert_int_equal(f->u.load.group->n_members, w->n);
 		assert_int_equal(f->u.load.group->self, place);
-		m->work = LOADING;
-		m->id = f->u.load.id;
+		m->is_loading = true;
+		m->load_id = f->u.load.id;
 		return;
 	case NODE_FX_FORWARD:
-		assert_int_equal(m->work, REST);
-		m->work = COMPUTING;
-		m->is_first = true;
-		m->id = f->u.forward.id;
-		m->n_items = f->u.forward.n_items;
-		memcpy(m->items, f->u.forward.items, (size_t)m->n_items * sizeof m->items[0]);
+		give(m, f->u.forward.forward, true, f->u.forward.id);
+		m->n_behind += f->u.forward.is_behind;
+		m->forwards[f->u.forward.forward].is_behind = f->u.forward.is_behind;
+		m->forwards[f->u.forward.forward].is_over = false;
+		m->forwards[1 - f->u.forward.forward].is_behind = false; // it is the older one now
+		m->forwards[f->u.forward.forward].n_items = f->u.forward.n_items;
+		memcpy(m->forwards[f->u.forward.forward].items, f->u.forward.items, (size_t)f->u.forward.n_items * sizeof *f->u.forward.items);
 		return;
 	case NODE_FX_CONTINUE:
-		assert_int_equal(m->work, REST);
-		assert_int_equal(f->u.resume.id, m->id);
-		m->work = COMPUTING;
-		m->is_first = false;
-		m->which = f->u.resume.which;
+		assert_int_equal(f->u.resume.id, m->forwards[f->u.resume.forward].id);
+		give(m, f->u.resume.forward, false, f->u.resume.id);
+		m->forwards[f->u.resume.forward].which = f->u.resume.which;
 		return;
 	default: return;
 	}
@@ -178,33 +208,34 @@ static void step(struct world *w, int32_t place, struct node_event *ev)
 
 // ---- the engine
 
-static void begin_forward(struct machine *m)
+static void begin_forward(struct machine *m, struct fake_forward *f)
 {
-	m->state = 1;
-	m->n_tokens = 0;
-	m->exchange = 0;
-	m->failed = 0;
+	f->state = 1;
+	f->n_tokens = 0;
+	f->exchange = 0;
+	f->failed = 0;
 	m->n_forwards++;
-	for (int32_t i = 0; i < m->n_items; i++) {
-		const struct node_forward_item *it = &m->items[i];
+	for (int32_t i = 0; i < f->n_items; i++) {
+		const struct node_forward_item *it = &f->items[i];
 		const int32_t what[] = {it->slot, it->pos, it->n_tokens};
-		m->state = mix(m->state, what, sizeof what);
-		m->state = mix(m->state, m->bufs + it->buf * CHUNK * ROW + it->row * ROW, (size_t)it->n_tokens * ROW);
-		m->n_tokens += it->n_tokens;
+		f->state = mix(f->state, what, sizeof what);
+		f->state = mix(f->state, m->bufs + it->buf * CHUNK * ROW + it->row * ROW, (size_t)it->n_tokens * ROW);
+		f->n_tokens += it->n_tokens;
 	}
 }
 
-static void end_forward(struct world *w, int32_t place, enum err all)
+static void end_forward(struct world *w, int32_t place, struct fake_forward *f, enum err all)
 {
 	struct machine *m = &w->m[place];
 	enum err errs[NODE_ITEMS_MAX];
-	for (int32_t i = 0; i < m->n_items; i++) {
-		const struct node_forward_item *it = &m->items[i];
-		errs[i] = all != OK ? all : (m->failed >> i & 1) != 0 ? ERR_NON_FINITE : OK;
-		memcpy(m->bufs + it->buf * CHUNK * ROW + it->row * ROW, &m->state, sizeof m->state);
+	for (int32_t i = 0; i < f->n_items; i++) {
+		const struct node_forward_item *it = &f->items[i];
+		errs[i] = all != OK ? all : (f->failed >> i & 1) != 0 ? ERR_NON_FINITE : OK;
+		memcpy(m->bufs + it->buf * CHUNK * ROW + it->row * ROW, &f->state, sizeof f->state);
 	}
+	f->is_over = true;
 	struct node_event ev = {.type = NODE_EV_FORWARD_DONE};
-	ev.u.forward_done.id = m->id;
+	ev.u.forward_done.id = f->id;
 	ev.u.forward_done.errs = errs;
 	ev.u.forward_done.was_cut = all != OK;
 	step(w, place, &ev);
@@ -213,34 +244,38 @@ static void end_forward(struct world *w, int32_t place, enum err all)
 static void run_engine(struct world *w, int32_t place)
 {
 	struct machine *m = &w->m[place];
+	struct fake_forward *f = next_of(m);
+	int32_t k = (int32_t)(f - m->forwards);
 	uint32_t bytes[MEMBERS];
-	m->work = REST;
-	if (m->is_first)
-		begin_forward(m);
+	f->is_computing = false;
+	if (f->is_behind && !m->forwards[1 - k].is_over) // it has passed the exchange that this one computes towards
+		assert_true(m->forwards[1 - k].exchange > (f->is_first ? 0 : f->exchange) + 1);
+	if (f->is_first)
+		begin_forward(m, f);
 	else
 		for (int32_t i = 0; i < w->n; i++) // everybody's, this one's too, as the others have it
-			m->state = mix(m->state, m->parts[node_part_buf(i, i == place ? 0 : m->which)], part_bytes(i, m->exchange, m->n_tokens));
-	if (m->is_first && w->refuse_member == place) {
+			f->state = mix(f->state, m->parts[node_part_buf(i, k, i == place ? 0 : f->which)], part_bytes(i, f->exchange, f->n_tokens));
+	if (f->is_first && w->refuse_member == place) {
 		w->refuse_member = -1;
-		end_forward(w, place, ERR_RANGE);
+		end_forward(w, place, f, ERR_RANGE);
 		return;
 	}
-	if (m->exchange == N_LAYERS * PER_LAYER) {
-		end_forward(w, place, OK);
+	if (f->exchange == N_LAYERS * PER_LAYER) {
+		end_forward(w, place, f, OK);
 		return;
 	}
-	m->exchange++;
-	if (w->fail_member == place && m->exchange == 3) {
-		m->failed = 1;
+	f->exchange++;
+	if (w->fail_member == place && f->exchange == 3) {
+		f->failed = 1;
 		w->fail_member = -1;
 	}
 	for (int32_t i = 0; i < w->n; i++)
-		bytes[i] = part_bytes(i, m->exchange, m->n_tokens);
-	fill_part(m->state, place, m->exchange, m->parts[node_part_buf(place, 0)], bytes[place]);
+		bytes[i] = part_bytes(i, f->exchange, f->n_tokens);
+	fill_part(f->state, place, f->exchange, m->parts[node_part_buf(place, k, 0)], bytes[place]);
 	struct node_event ev = {.type = NODE_EV_EXCHANGE};
-	ev.u.exchange.id = m->id;
+	ev.u.exchange.id = f->id;
 	ev.u.exchange.bytes = bytes;
-	ev.u.exchange.failed = m->failed;
+	ev.u.exchange.failed = f->failed;
 	step(w, place, &ev);
 }
 
@@ -315,7 +350,7 @@ static bool happen(struct world *w)
 			if (w->control[i][k].n > 0)
 				can[n].from = i, can[n++].to = k + PLACES;
 		}
-		if (i < w->n && w->m[i].work != REST)
+		if (i < w->n && (w->m[i].is_loading || next_of(&w->m[i]) != NULL))
 			can[n].from = i, can[n++].to = -1;
 	}
 	if (n == 0)
@@ -324,11 +359,11 @@ static bool happen(struct world *w)
 	w->now += 1000;
 	if (to >= 0) {
 		deliver(w, from, to % PLACES, to >= PLACES);
-	} else if (w->m[from].work == LOADING) {
+	} else if (w->m[from].is_loading) {
 		struct node_event ev = {.type = NODE_EV_LOADED};
-		ev.u.loaded.id = w->m[from].id;
+		ev.u.loaded.id = w->m[from].load_id;
 		ev.u.loaded.part_bytes = PART_MAX;
-		w->m[from].work = REST;
+		w->m[from].is_loading = false;
 		step(w, from, &ev);
 	} else {
 		run_engine(w, from);
@@ -485,10 +520,33 @@ static void several_streams_are_computed_together(void **state)
 		assert_true(w.m[0].n_forwards < 20);
 		for (int32_t i = 1; i < w.n; i++) {
 			assert_int_equal(w.m[i].n_forwards, w.m[0].n_forwards);
-			assert_true(w.m[i].state == w.m[0].state);
+			for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++)
+				assert_true(w.m[i].forwards[k].state == w.m[0].forwards[k].state);
 		}
 		stop(&w);
 	}
+}
+
+// The engine of each machine looks whether the one in front has passed what the next one computes towards.
+static void chunks_of_a_prompt_are_under_way_behind_each_other(void **state)
+{
+	(void)state;
+	uint64_t n_behind = 0;
+	for (uint64_t seed = 1; seed <= 60; seed++) {
+		struct world w;
+		uint64_t want = 0;
+		start(&w, 2 + (int32_t)(seed % 3), seed % 4 == 0 ? 1 : -1, seed);
+		for (uint32_t seq = 0; seq < 4; seq++)
+			want = ask(&w, 9, seq, seq * CHUNK, CHUNK);
+		settle(&w);
+		assert_int_equal(w.n_replies, 4);
+		assert_true(w.reply == want);
+		n_behind += w.m[0].n_behind;
+		for (int32_t i = 0; i < w.n; i++)
+			assert_int_equal(w.m[i].n_forwards, 4);
+		stop(&w);
+	}
+	assert_true(n_behind > 60);
 }
 
 static void bytes_sent_are_those_that_the_split_says(void **state)
@@ -618,6 +676,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_order_of_events_gives_what_one_machine_computes),
 		cmocka_unit_test(several_streams_are_computed_together),
+		cmocka_unit_test(chunks_of_a_prompt_are_under_way_behind_each_other),
 		cmocka_unit_test(bytes_sent_are_those_that_the_split_says),
 		cmocka_unit_test(an_item_that_fails_in_one_member_fails_and_no_other_does),
 		cmocka_unit_test(a_member_that_cannot_begin_voids_the_forward_for_all),

@@ -89,8 +89,8 @@ BUGS = {
         "r->out.n > 0 && r->credits_out"),
     "a wake-up is lost when the engine is done": (
         "node/node.c",
-        "	if (n->has_next && n->forward_id == 0 && n->load_id == 0) {\n",
-        "	if (n->has_next && n->forward_id == 0 && n->load_id == 0 && ev->type == NODE_EV_LOADED) {\n"),
+        "	if (n->has_next && !stage_has_forward(n) && n->load_id == 0) {\n",
+        "	if (n->has_next && !stage_has_forward(n) && n->load_id == 0 && ev->type == NODE_EV_LOADED) {\n"),
     "a buffer of the head is freed twice": (
         "coordinator/sessions.c",
         "		if (!is_current || s->id.v != c->embed_id[i].v) {\n			sessions_buf_give(c, c->embed[i].buf);\n",

@@ -75,7 +75,7 @@ static bool go_on(struct group *g, int32_t exchange)
 			parts[k] = copies[i][k];
 		if (i == 0 && exchange == g->spoil)
 			parts[g->n - 1] = parts[0];
-		bool next = sim_engine_continue(g->members[i], 0, parts, g->own[i], &g->at[i]);
+		bool next = sim_engine_continue(g->members[i], 0, 0, parts, g->own[i], &g->at[i]);
 		assert_true(i == 0 || next == waits);
 		waits = next;
 	}
@@ -94,7 +94,7 @@ static int32_t forward(struct group *g, int32_t slot, int32_t pos, int32_t n_tok
 		if (i == g->n)
 			sim_engine_forward(g->alone, 0, LAYERS, &it, 1);
 		else
-			assert_true(sim_engine_begin(g->members[i], 0, LAYERS, &it, 1, g->own[i], &g->at[i]));
+			assert_true(sim_engine_begin(g->members[i], 0, false, 0, LAYERS, &it, 1, g->own[i], &g->at[i]));
 		assert_int_equal(it.err, OK);
 	}
 	while (go_on(g, n++))
@@ -165,12 +165,12 @@ static void positions_that_were_never_computed_are_told(void **state)
 	struct group *g = malloc(sizeof *g);
 	open_group(g, SPLIT_GATHER, shares, 2);
 	struct sim_rows it = {.data = g->rows[0], .pos = 3, .n_tokens = 1};
-	assert_false(sim_engine_begin(g->members[0], 0, LAYERS, &it, 1, g->own[0], &g->at[0]));
+	assert_false(sim_engine_begin(g->members[0], 0, false, 0, LAYERS, &it, 1, g->own[0], &g->at[0]));
 	assert_int_equal(it.err, ERR_RANGE);
 	it.pos = 0;
-	assert_true(sim_engine_begin(g->members[0], 0, LAYERS, &it, 1, g->own[0], &g->at[0])); // and given up
+	assert_true(sim_engine_begin(g->members[0], 0, false, 0, LAYERS, &it, 1, g->own[0], &g->at[0])); // and given up
 	it.pos = 1;
-	assert_false(sim_engine_begin(g->members[0], 0, LAYERS, &it, 1, g->own[0], &g->at[0]));
+	assert_false(sim_engine_begin(g->members[0], 0, false, 0, LAYERS, &it, 1, g->own[0], &g->at[0]));
 	close_group(g);
 	free(g);
 }
