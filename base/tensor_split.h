@@ -9,6 +9,10 @@
 // Or the columns of down, and of o, are dealt to members along the lanes of the canonical sum (kernels/lanes.h): no inputs travel, but the nodes of
 // the sum that a member completes, and whoever has all members' nodes of an output completes it. Experts are not dealt so.
 //
+// In a ring members send to the next one only, and the last one's next is the first. A sum takes two rounds of hops, an exchange each: the nodes of
+// the outputs that member c completes start at c + 1, and everybody on their way to c joins theirs with them, as far as the sum's order
+// allows; then completed sums go round, each one's own first.
+//
 // Cuts fall between quantisation blocks where heads and shares allow; a block with several owners travels as f32, and everybody quantises it.
 // Source: canonical-arithmetic.md, last part.
 #ifndef HEARTH_BASE_TENSOR_SPLIT_H
@@ -33,6 +37,9 @@ enum split_mode {
 	SPLIT_REDUCE,
 	SPLIT_REDUCE_STAR,
 	SPLIT_REDUCE_SCATTER,
+	// As the scatters, by hops. Last, because plans carry these numbers.
+	SPLIT_MIXED_RING,
+	SPLIT_REDUCE_RING,
 	N_SPLIT_MODES,
 };
 
@@ -76,11 +83,11 @@ struct tensor_split {
 // What members of a group send each other, in the order of a layer.
 enum split_exchange {
 	EXCHANGE_ATTENDED, // inputs of o
-	EXCHANGE_O_NODES,  // instead: nodes of its sums; to each member those that it completes
-	EXCHANGE_O,        // outputs of o, or completed sums
+	EXCHANGE_O_NODES,  // instead: nodes of its sums; to each member those that it completes, or in a ring, by hops
+	EXCHANGE_O,        // outputs of o, or completed sums; in a ring, by hops
 	EXCHANGE_GATED,    // inputs of down; not with experts
 	EXCHANGE_NODES,    // instead: as EXCHANGE_O_NODES
-	EXCHANGE_DOWN,     // outputs of down, or completed sums; not with experts
+	EXCHANGE_DOWN,     // as EXCHANGE_O; not with experts
 	EXCHANGE_EXPERTS,  // outputs of the experts that tokens chose
 	N_EXCHANGES,
 };
@@ -127,7 +134,12 @@ static inline bool split_has_lanes(enum split_mode m)
 
 static inline bool split_has_o_lanes(enum split_mode m)
 {
-	return m >= SPLIT_REDUCE;
+	return m >= SPLIT_REDUCE && m != SPLIT_MIXED_RING;
+}
+
+static inline bool split_is_ring(enum split_mode m)
+{
+	return m == SPLIT_MIXED_RING || m == SPLIT_REDUCE_RING;
 }
 
 // split_completes_all tells whether every member completes every sum, so that none travels.
@@ -139,6 +151,38 @@ static inline bool split_completes_all(enum split_mode m)
 static inline bool split_is_star(enum split_mode m)
 {
 	return m == SPLIT_MIXED_STAR || m == SPLIT_REDUCE_STAR;
+}
+
+// split_hops returns how many hops a ring's round has. A member alone has one, in which nothing travels.
+static inline int32_t split_hops(int32_t n_members)
+{
+	return n_members > 1 ? n_members - 1 : 1;
+}
+
+// split_before returns the member so many places before another one, round the ring.
+static inline int32_t split_before(int32_t member, int32_t n_places, int32_t n_members)
+{
+	return ((member - n_places) % n_members + n_members) % n_members;
+}
+
+// split_slice returns whose outputs a member passes on in a hop (from 0) of the first round, of nodes, or of the second.
+static inline int32_t split_slice(int32_t member, int32_t hop, int32_t n_members, bool of_nodes)
+{
+	return split_before(member, of_nodes ? hop + 1 : hop, n_members);
+}
+
+// split_exchanges returns how many exchanges a layer takes.
+static inline int32_t split_exchanges(enum split_mode m, int32_t n_members, bool has_experts)
+{
+	int32_t sum = split_completes_all(m) ? 1 : split_is_ring(m) ? 2 * split_hops(n_members) : 2;
+	return (split_has_o_lanes(m) ? sum : 2) + (has_experts ? 1 : split_has_lanes(m) ? sum : 2);
+}
+
+// split_is_hop tells whether in an exchange of a forward, counted from 1, members send to the next one only. Never in the first: there everybody
+// learns who cannot compute it.
+static inline bool split_is_hop(enum split_mode m, int32_t n_members, int32_t exchange)
+{
+	return split_is_ring(m) && exchange > 1 && (split_has_o_lanes(m) || (exchange - 1) % split_exchanges(m, n_members, false) >= 2);
 }
 
 // split_mask returns which of n_lanes lanes of a product are a part's own.

@@ -12,7 +12,7 @@ static const char *const simd_words[] = {"portable", "avx2", "avx512", NULL};
 static const char *const wire_words[] = {"f32", "bf16", "f16", "q8", NULL};
 
 static const char *const plan_words[] = {"cost", "even", NULL};
-static const char *const tp_words[] = {"gather", "mixed", "mixed-star", "mixed-scatter", "reduce", "reduce-star", "reduce-scatter", NULL}; // as enum split_mode
+static const char *const tp_words[] = {"gather", "mixed", "mixed-star", "mixed-scatter", "reduce", "reduce-star", "reduce-scatter", "mixed-ring", "reduce-ring", NULL}; // as enum split_mode
 static const char *const head_words[] = {"local", "last", NULL}; // as enum head_place
 
 const char *tp_mode_word(enum split_mode mode)

@@ -109,6 +109,28 @@ static void end_layer(struct hand *h, int32_t layer)
 	layer_end(h, layer);
 }
 
+bool member_at_hop(const struct member_run *r)
+{
+	const struct engine *e = r->crew.e;
+	enum split_exchange x = r->at.kind;
+	bool is_of_o = x == EXCHANGE_O_NODES || x == EXCHANGE_O, is_of_down = x == EXCHANGE_NODES || x == EXCHANGE_DOWN;
+	return split_is_ring(e->split.mode) && ((is_of_o && split_has_o_lanes(e->split.mode)) || is_of_down);
+}
+
+// has_next_hop: the round of a ring goes on.
+static bool has_next_hop(const struct member_run *r)
+{
+	return member_at_hop(r) && r->at.hop + 1 < split_hops(r->crew.e->split.n_members);
+}
+
+// run_hop makes of what came in a hop what is passed on in the next one; completed sums are as they came.
+static void run_hop(void *ctx, int32_t thread_idx, int32_t n_threads)
+{
+	struct member_run *r = ctx;
+	struct hand h = {.crew = &r->crew, .idx = thread_idx, .n_hands = n_threads};
+	lane_sum_pass(&h, (struct lane_sum){r->at.layer, r->at.kind == EXCHANGE_O_NODES}, r->at.hop);
+}
+
 static void run_step(void *ctx, int32_t thread_idx, int32_t n_threads)
 {
 	struct member_run *r = ctx;
@@ -156,6 +178,7 @@ static void advance(struct member_run *r)
 	const struct engine *e = r->crew.e;
 	bool has_experts = e->hp.n_experts > 0;
 	r->at.layer = r->layer;
+	r->at.hop = 0;
 	switch (r->step) {
 	case STEP_ATTEND:
 		r->at.kind = split_has_o_lanes(e->split.mode) ? EXCHANGE_O_NODES : EXCHANGE_ATTENDED;
@@ -302,11 +325,15 @@ enum err member_compute(struct engine *e, bool *waits, struct member_exchange *a
 		return OK;
 	r->crew.em = em;
 	atomic_store_explicit(&r->crew.next[0], 0, memory_order_relaxed);
-	pool_run(e->c.pool, run_step, r);
-	if (r->crew.err == OK)
-		advance(r);
-	else
+	bool is_hop = has_next_hop(r);
+	if (!is_hop || r->at.kind == EXCHANGE_O_NODES || r->at.kind == EXCHANGE_NODES)
+		pool_run(e->c.pool, is_hop ? run_hop : run_step, r);
+	if (r->crew.err != OK)
 		r->is_running = false;
+	else if (is_hop)
+		r->at.hop++;
+	else
+		advance(r);
 	*waits = r->is_running;
 	*at = r->at;
 	return r->is_running ? OK : settle(r, em);

@@ -16,6 +16,7 @@
 struct member_exchange {
 	int32_t layer;
 	enum split_exchange kind;
+	int32_t hop; // of a ring's round, from 0; else 0
 };
 
 // member_use says which of n_forwards the calls below are about: while one waits, another one can be computed. One that uses the same slots as an older one
@@ -31,7 +32,7 @@ MUST_USE enum err member_compute(struct engine *e, bool *waits, struct member_ex
 // member_has_failed tells whether a value of an item could not be carried so far. Not every member need see it: keys and values are each one's own.
 bool member_has_failed(const struct engine *e, int32_t item);
 // member_bytes returns what a member contributes to the exchange that is waited for, to another one; 0: nothing, and no message is due. Only with
-// EXCHANGE_NODES does it depend on `to`.
+// nodes, and in a ring, does it depend on `to`.
 size_t member_bytes(const struct engine *e, int32_t from, int32_t to);
 // member_bytes_max bounds what a member exports in any exchange of n tokens.
 size_t member_bytes_max(const struct engine *e, int32_t n_tokens);

@@ -40,10 +40,39 @@ static bool has_rounded_sums(const struct engine *e, enum split_exchange x)
 	return (x == EXCHANGE_O && split_has_o_lanes(e->split.mode)) || (x == EXCHANGE_DOWN && split_has_lanes(e->split.mode));
 }
 
+static bool is_nodes(enum split_exchange x)
+{
+	return x == EXCHANGE_O_NODES || x == EXCHANGE_NODES;
+}
+
+static enum dtype type_of(const struct engine *e)
+{
+	const struct member_run *r = e->member;
+	const struct engine_layer *l = layer_of(e, r->at.layer);
+	return r->at.kind == EXCHANGE_O_NODES ? l->o.type : l->down.type;
+}
+
+// hop_of says which nodes a member passes on in the hop that is waited for.
+static struct lane_hop hop_of(const struct engine *e, int32_t from)
+{
+	return lane_hop_of(e, e->member->at.kind == EXCHANGE_O_NODES, type_of(e), from, e->member->at.hop);
+}
+
+// rows_of returns which outputs a member sends, completed.
+static struct split_range rows_of(const struct engine *e, int32_t member)
+{
+	const struct member_run *r = e->member;
+	int32_t whose = member_at_hop(r) ? split_slice(member, r->at.hop, e->split.n_members, false) : member;
+	const struct split_part *p = &e->split.parts[whose];
+	return r->at.kind == EXCHANGE_O ? p->o_rows : p->down_rows;
+}
+
 size_t member_bytes(const struct engine *e, int32_t from, int32_t to)
 {
 	const struct member_run *r = e->member;
 	ASSERT(r->is_running);
+	if (member_at_hop(r) && from != split_before(to, 1, e->split.n_members))
+		return 0;
 	enum split_exchange x = r->at.kind;
 	const struct engine_layer *l = layer_of(e, r->at.layer);
 	size_t n = (size_t)r->crew.n_tokens;
@@ -52,17 +81,33 @@ size_t member_bytes(const struct engine *e, int32_t from, int32_t to)
 		n = 0;
 		for (int32_t i = 0; i < n_choices(e); i++)
 			n += is_own(e, from, i);
-	} else if (x == EXCHANGE_O_NODES || x == EXCHANGE_NODES) {
+	} else if (is_nodes(x) && member_at_hop(r)) {
+		struct lane_hop hop = hop_of(e, from);
+		return n * (size_t)hop.n_nodes * wire_bytes(e->split.payload, split_len(hop.rows));
+	} else if (is_nodes(x)) {
 		bool of_o = x == EXCHANGE_O_NODES;
 		size_t n_nodes = (size_t)lane_sum_count(e, of_o, of_o ? l->o.type : l->down.type, from);
 		return n * n_nodes * wire_bytes(e->split.payload, split_len(split_sums(&e->shape, &e->split, to, of_o)));
 	} else if (has_rounded_sums(e, x)) {
-		const struct split_part *p = &e->split.parts[from];
-		return n * wire_bytes(e->split.payload, split_len(x == EXCHANGE_O ? p->o_rows : p->down_rows));
+		return n * wire_bytes(e->split.payload, split_len(rows_of(e, from)));
 	} else {
 		block = acts_block_len(kernels_act_kind(x == EXCHANGE_ATTENDED || x == EXCHANGE_O ? l->o.type : l->down.type));
 	}
 	return n * split_bytes(&e->shape, &e->split.parts[from], x, block);
+}
+
+// nodes_bytes_max bounds what a member sends of a sum's nodes for one token: to each what it completes, or in the hops of a ring.
+static size_t nodes_bytes_max(const struct engine *e, bool of_o, enum dtype type, int32_t member)
+{
+	size_t max = 0;
+	if (!split_is_ring(e->split.mode))
+		return (size_t)lane_sum_count(e, of_o, type, member) * split_bytes(&e->shape, &e->split.parts[member], EXCHANGE_NODES, 1);
+	for (int32_t h = 0; h < e->split.n_members - 1; h++) {
+		struct lane_hop hop = lane_hop_of(e, of_o, type, member, h);
+		size_t bytes = (size_t)hop.n_nodes * (size_t)split_len(hop.rows) * sizeof(float);
+		max = bytes > max ? bytes : max;
+	}
+	return max;
 }
 
 size_t member_bytes_max(const struct engine *e, int32_t n_tokens)
@@ -83,8 +128,8 @@ size_t member_bytes_max(const struct engine *e, int32_t n_tokens)
 				split_bytes(&e->shape, p, EXCHANGE_O, o),
 				has_experts ? (size_t)n_own * split_bytes(&e->shape, p, EXCHANGE_EXPERTS, 1) : has_lanes ? 0 : split_bytes(&e->shape, p, EXCHANGE_GATED, down),
 				has_experts ? 0 : split_bytes(&e->shape, p, EXCHANGE_DOWN, down),
-				has_lanes ? (size_t)lane_sum_count(e, false, w.down.type, m) * split_bytes(&e->shape, p, EXCHANGE_NODES, 1) : 0,
-				has_o_lanes ? (size_t)lane_sum_count(e, true, w.o.type, m) * split_bytes(&e->shape, p, EXCHANGE_O_NODES, 1) : 0,
+				has_lanes ? nodes_bytes_max(e, false, w.down.type, m) : 0,
+				has_o_lanes ? nodes_bytes_max(e, true, w.o.type, m) : 0,
 			};
 			for (size_t k = 0; k < ARRAY_LEN(sizes); k++)
 				max = sizes[k] > max ? sizes[k] : max;
@@ -181,8 +226,7 @@ static const uint8_t *take_rounded(const uint8_t *from, enum wire_type t, float 
 
 static float *rows_at(const struct engine *e, int32_t t, int32_t member, struct split_range *rows)
 {
-	const struct split_part *p = &e->split.parts[member];
-	*rows = e->member->at.kind == EXCHANGE_O ? p->o_rows : p->down_rows;
+	*rows = rows_of(e, member);
 	return e->delta + (size_t)t * (size_t)e->hp.hidden_dim + rows->begin;
 }
 
@@ -220,17 +264,21 @@ static void import_experts(const struct engine *e, int32_t member, const uint8_t
 			in = take(in, e->chosen_out + (size_t)i * n, n, sizeof *e->chosen_out);
 }
 
-static bool is_nodes(enum split_exchange x)
-{
-	return x == EXCHANGE_O_NODES || x == EXCHANGE_NODES;
-}
-
-// nodes_at returns node 0 of a member's of token t, and which outputs of it `to` completes.
+// nodes_at returns node 0 of a member's of token t, and which outputs of it `to` completes; in a ring, of what the member passes on.
 static float *nodes_at(const struct engine *e, int32_t from, int32_t to, int32_t t, int32_t *n_nodes, struct split_range *rows)
 {
-	bool of_o = e->member->at.kind == EXCHANGE_O_NODES;
-	*rows = split_sums(&e->shape, &e->split, to, of_o);
-	float *at = lane_sum_at(e, (struct lane_sum){e->member->at.layer, of_o}, from, n_nodes);
+	const struct member_run *r = e->member;
+	struct lane_sum s = {r->at.layer, r->at.kind == EXCHANGE_O_NODES};
+	float *at;
+	if (member_at_hop(r)) {
+		struct lane_hop hop = hop_of(e, from);
+		*rows = hop.rows;
+		*n_nodes = hop.n_nodes;
+		at = from != e->c.member ? lane_sum_came(e, s) : r->at.hop > 0 ? lane_sum_passed(e, s) : e->nodes;
+	} else {
+		*rows = split_sums(&e->shape, &e->split, to, s.of_o);
+		at = lane_sum_at(e, s, from, n_nodes);
+	}
 	return at + (size_t)t * (size_t)*n_nodes * (size_t)e->hp.hidden_dim + rows->begin;
 }
 
@@ -281,9 +329,9 @@ void member_export(struct engine *e, uint8_t *out, struct split_sent *to)
 		if (i == e->c.member)
 			continue;
 		to[i].len = (uint32_t)member_bytes(e, e->c.member, i);
-		if (!is_written || !is_same)
+		if (to[i].len > 0 && (!is_written || !is_same))
 			export_to(e, i, out + at);
-		is_written = true;
+		is_written = is_written || to[i].len > 0;
 		at += is_same ? 0 : to[i].len;
 	}
 }

@@ -31,6 +31,9 @@ struct gathered {
 	bool is_attended;
 };
 
+// member_at_hop tells whether the exchange that is waited for is of a ring's hops.
+bool member_at_hop(const struct member_run *r);
+
 struct gathered gathered_of(struct engine *e, int32_t layer, enum split_exchange x);
 struct split_columns gathered_columns(const struct engine *e, const struct gathered *g, int32_t member);
 

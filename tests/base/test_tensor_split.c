@@ -150,6 +150,29 @@ static void lanes_are_dealt_in_eighths_of_32_blocks(void **state)
 	assert_int_equal(tensor_split_make(&s, SPLIT_MIXED, (const uint32_t[]){1, 1}, 2, &t, &em), ERR_RANGE);
 }
 
+// Outputs of member 1 of four start at 2, come to 1 over 3 and 0, and go on over 2 and 3 to 0 when they are complete.
+static void a_ring_passes_each_members_outputs_to_it_and_on(void **state)
+{
+	(void)state;
+	static const int32_t nodes[] = {2, 3, 0}, sums[] = {1, 2, 3};
+	for (int32_t hop = 0; hop < split_hops(4); hop++) {
+		assert_int_equal(split_slice(nodes[hop], hop, 4, true), 1);
+		assert_int_equal(split_slice(sums[hop], hop, 4, false), 1);
+	}
+	assert_int_equal(split_before(0, 1, 4), 3);
+	assert_int_equal(split_exchanges(SPLIT_GATHER, 4, false), 4);
+	assert_int_equal(split_exchanges(SPLIT_GATHER, 4, true), 3);
+	assert_int_equal(split_exchanges(SPLIT_MIXED_SCATTER, 4, false), 4);
+	assert_int_equal(split_exchanges(SPLIT_REDUCE, 4, false), 2);
+	assert_int_equal(split_exchanges(SPLIT_MIXED_RING, 4, false), 8);
+	assert_int_equal(split_exchanges(SPLIT_REDUCE_RING, 4, false), 12);
+	for (int32_t x = 1; x < 30; x++) {
+		assert_int_equal(split_is_hop(SPLIT_MIXED_RING, 4, x), (x - 1) % 8 >= 2);
+		assert_int_equal(split_is_hop(SPLIT_REDUCE_RING, 4, x), x > 1);
+		assert_false(split_is_hop(SPLIT_REDUCE_SCATTER, 4, x));
+	}
+}
+
 static void what_covers_no_layer_is_refused(void **state)
 {
 	(void)state;
@@ -194,6 +217,7 @@ int main(void)
 		cmocka_unit_test(columns_travel_as_whole_blocks_and_what_is_shared_as_f32),
 		cmocka_unit_test(a_70b_layer_of_equal_shares_gathers_107_kb),
 		cmocka_unit_test(lanes_are_dealt_in_eighths_of_32_blocks),
+		cmocka_unit_test(a_ring_passes_each_members_outputs_to_it_and_on),
 		cmocka_unit_test(what_covers_no_layer_is_refused),
 		cmocka_unit_test(nodes_are_the_greatest_aligned_subtrees),
 	};

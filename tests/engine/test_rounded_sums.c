@@ -223,6 +223,16 @@ static void q8_sums_stay_within_a_hundredth(void **state)
 	compare(*state, SPLIT_MIXED, WIRE_Q8, 1e-2);
 }
 
+static void bf16_nodes_of_a_ring_stay_within_a_thousandth(void **state)
+{
+	compare(*state, SPLIT_MIXED_RING, WIRE_BF16, 1e-3); // rounded again in each hop
+}
+
+static void q8_nodes_of_a_ring_stay_within_two_hundredths(void **state)
+{
+	compare(*state, SPLIT_MIXED_RING, WIRE_Q8, 2e-2);
+}
+
 int main(int argc, char **argv)
 {
 	static struct world w = {.n_positions = N_POSITIONS};
@@ -231,6 +241,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_prestate(bf16_sums_stay_within_a_thousandth, &w),
 		cmocka_unit_test_prestate(q8_sums_stay_within_a_hundredth, &w),
+		cmocka_unit_test_prestate(bf16_nodes_of_a_ring_stay_within_a_thousandth, &w),
+		cmocka_unit_test_prestate(q8_nodes_of_a_ring_stay_within_two_hundredths, &w),
 	};
 	void *state = &w;
 	if (setup(&state) != 0)

@@ -204,7 +204,7 @@ static void compare_with_one_stage(struct world *w, enum split_mode mode)
 			memcpy(m[i].rows, rows, sizeof rows);
 		}
 		stage_work_forward(w->stage, 0, 4, items, 2);
-		assert_int_equal(run_group(m), (mode == SPLIT_REDUCE ? 2 : mode == SPLIT_MIXED ? 3 : 4) * 4);
+		assert_int_equal(run_group(m), 4 * split_exchanges(mode, MEMBERS, false));
 		for (int32_t i = 0; i < MEMBERS; i++) {
 			assert_false(m[i].turn.was_cut);
 			assert_int_equal(m[i].items[0].err, OK);

@@ -220,11 +220,33 @@ static void count(struct tally *t, const struct model *m, const struct split_sha
 	t->biases += w.q_bias.cols > 0;
 }
 
+// ring_bytes: of the outputs that member c completes, 4 for each node not joined yet that reaches this one on its way from c + 1; then those of
+// all others, completed.
+static uint64_t ring_bytes(int32_t n_lanes, const struct tensor_split *split, bool of_o, int32_t self)
+{
+	uint64_t bytes = 0;
+	int32_t n = split->n_members;
+	for (int32_t c = 0; c < n; c++) {
+		const struct split_part *p = &split->parts[c];
+		uint64_t rows = (uint64_t)split_len(of_o ? p->o_rows : p->down_rows);
+		uint32_t mask = 0;
+		for (int32_t i = (c + 1) % n; i != self; i = (i + 1) % n)
+			mask |= split_mask(of_o ? split->parts[i].o_lanes : split->parts[i].lanes, n_lanes);
+		if ((c + 1) % n != self) // begins there
+			bytes += 4 * rows * (uint64_t)split_nodes(n_lanes, mask);
+		if (c != self)
+			bytes += 4 * rows;
+	}
+	return bytes;
+}
+
 // node_bytes: of each output that a member completes, 4 for each node of the others', and the other outputs when they are complete.
 static uint64_t node_bytes(enum dtype type, const struct split_shape *s, const struct tensor_split *split, bool of_o, int32_t self)
 {
 	int32_t n_lanes = dtype_find(type)->block_len == 1 ? 32 : dtype_find(type)->block_len == 32 ? 8 : 4, n_nodes = 0;
 	bool all = split->mode == SPLIT_MIXED || split->mode == SPLIT_REDUCE;
+	if (split_is_ring(split->mode))
+		return ring_bytes(n_lanes, split, of_o, self);
 	int32_t rows = all ? s->hidden_dim : split_len(of_o ? split->parts[self].o_rows : split->parts[self].down_rows);
 	for (int32_t i = 0; i < split->n_members; i++)
 		n_nodes += i == self ? 0 : split_nodes(n_lanes, split_mask(of_o ? split->parts[i].o_lanes : split->parts[i].lanes, n_lanes));
@@ -268,8 +290,19 @@ static void check_bytes(const struct computed *c, const struct model *m, const s
 	tensor_group_stats_get(c->group, &stats);
 	for (int32_t i = 0; i < split->n_members && s->n_experts == 0; i++)
 		assert_int_equal(stats.received[i], expected_bytes(m, s, split, i) * N_TOKENS);
-	int32_t n_forwards = 2 + N_TOKENS - 1 - N_PROMPT, per_layer = split->mode == SPLIT_REDUCE ? 2 : s->n_experts > 0 || split->mode == SPLIT_MIXED ? 3 : 4;
+	int32_t n_forwards = 2 + N_TOKENS - 1 - N_PROMPT, per_layer = split->mode == SPLIT_REDUCE ? 2 : s->n_experts > 0 || split->mode == SPLIT_MIXED ? 3 : 4,
+			hops = 2 * (split->n_members - 1);
+	if (split_is_ring(split->mode))
+		per_layer = split->mode == SPLIT_REDUCE_RING ? 2 * hops : 2 + hops;
 	assert_int_equal(stats.n_exchanges, n_forwards * per_layer * model_hparams(m)->n_layers);
+}
+
+// mode_of returns one of the modes that the model can have, in turns.
+static enum split_mode mode_of(const struct split_shape *s, int i)
+{
+	static const enum split_mode modes[] = {SPLIT_GATHER, SPLIT_MIXED, SPLIT_MIXED_STAR, SPLIT_MIXED_SCATTER, SPLIT_MIXED_RING, SPLIT_REDUCE,
+		SPLIT_REDUCE_STAR, SPLIT_REDUCE_SCATTER, SPLIT_REDUCE_RING};
+	return modes[s->n_experts > 0 ? 0 : i % (s->o_lanes > 0 ? N_SPLIT_MODES : 5)];
 }
 
 // try_splits compares so many random groups with one engine.
@@ -283,7 +316,7 @@ static void try_splits(struct tally *t, const struct model *m, uint64_t seed, in
 	compute(&one);
 	for (int i = 0; i < n_trials; i++) {
 		int32_t n = n_members > 0 ? n_members : 2 + (int32_t)rng_below(&r, 7);
-		enum split_mode mode = s.n_experts > 0 ? SPLIT_GATHER : (enum split_mode)(i / 2 % (s.o_lanes > 0 ? N_SPLIT_MODES : SPLIT_REDUCE));
+		enum split_mode mode = mode_of(&s, i / 2);
 		struct tensor_split split = i % 2 == 0 ? draw_any(&r, &s, mode, n) : draw_shares(&r, &s, mode, n);
 		open_computed(&all, m, &split);
 		compute(&all);
@@ -338,10 +371,11 @@ static void any_split_gives_the_bits_of_one_engine(void **state)
 		model_close(m);
 		scratch_remove(dir);
 	}
-	print_message("%d splits: %d without a head, %d without a column, %d with a shared block, %d that split KV heads, %d with experts across members, %d with biases; %d gathered; %d, %d, %d mixed and %d, %d, %d reduced (each, star, scatter); "
+	print_message("%d splits: %d without a head, %d without a column, %d with a shared block, %d that split KV heads, %d with experts across members, %d with biases; %d gathered; %d, %d, %d, %d mixed and %d, %d, %d, %d reduced (each, star, scatter, ring); "
 		"%d with nodes apart\n",
-		t.n_splits, t.no_head, t.no_column, t.shared_block, t.split_kv, t.experts, t.biases, t.modes[0], t.modes[1], t.modes[2], t.modes[3], t.modes[4],
-		t.modes[5], t.modes[6], t.nodes_apart);
+		t.n_splits, t.no_head, t.no_column, t.shared_block, t.split_kv, t.experts, t.biases, t.modes[SPLIT_GATHER], t.modes[SPLIT_MIXED],
+		t.modes[SPLIT_MIXED_STAR], t.modes[SPLIT_MIXED_SCATTER], t.modes[SPLIT_MIXED_RING], t.modes[SPLIT_REDUCE], t.modes[SPLIT_REDUCE_STAR],
+		t.modes[SPLIT_REDUCE_SCATTER], t.modes[SPLIT_REDUCE_RING], t.nodes_apart);
 	if (IS_INSTRUMENTED)
 		return; // fewer splits, for what a sanitizer sees
 	for (int i = 0; i < N_SPLIT_MODES; i++)
