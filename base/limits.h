@@ -10,7 +10,7 @@
 #define ROUNDS_MAX 16           // trips round the ring of one step; the planner tries up to 8
 #define SPANS_MAX (STAGES_MAX * ROUNDS_MAX) // of one plan: what a step runs through, one after the other
 #define GROUP_MEMBERS_MAX 16    // of a tensor-parallel group: beyond 8 no published one gained
-#define EXCHANGES_MAX (4 * LAYERS_MAX + 1) // of one forward of a group: four a layer, and that of the output head
+#define EXCHANGES_MAX (4 * (GROUP_MEMBERS_MAX - 1) * LAYERS_MAX + 1) // of one forward of a group: in a ring four rounds a layer, and that of the output head
 #define CHAINS_MAX 16          // rings that each hold every layer: a swarm of a thousand has three
 #define SESSIONS_MAX 64         // requests in flight or queued at the coordinator
 #define LOSSES_MAX 16           // plans lost while one token was computed: more says that the request itself brings machines down

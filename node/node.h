@@ -19,7 +19,8 @@
 // A stage may be a group of nodes (proto/frame.h, part frames), each with its part of every layer. The ring sees its first member, the lead: steps,
 // credits and kept states are as above. A forward is computed by all members at a time: the lead tells the others (fellows) what, and each goes
 // from exchange to exchange: FORWARD -> EXCHANGE, own contribution in the own part buffer -> SEND to each other member, TAKE theirs -> CONTINUE when
-// all are here -> EXCHANGE ... -> FORWARD_DONE. Nobody is ever more than one exchange ahead of anybody, so two part buffers for each member do. While a
+// all are here -> EXCHANGE ... -> FORWARD_DONE. Nobody is ever more than one exchange ahead of anybody, so two part buffers for each member do; in a
+// ring members hear of the one before them only, and take more (node_group.c). While a
 // forward waits, another one may be computed: two are under way, with part buffers of their own. What builds on the older one (the next chunk of
 // a prompt) stays behind it in each layer: it never computes towards an exchange that the older one has not passed.
 // A member that fails an item tells the coordinator and the others, whose lead drops it. What ends a forward for one member alone, or the loss of a
@@ -183,12 +184,23 @@ struct node_disk_run {
 // Where a buffer is: one of LOAD's n_bufs, or a part buffer, of part_bytes.
 enum node_pool { NODE_BUFS, NODE_PARTS };
 
-// node_part_buf names one of a member's two part buffers for a forward. A member's own contribution is always in its first.
-static inline int32_t node_part_buf(int32_t member, int32_t forward, int32_t which)
+// node_part_ways returns how many part buffers each member of a group has for a forward.
+static inline int32_t node_part_ways(enum split_mode mode, int32_t n_members)
 {
-	return 2 * (NODE_FORWARDS_MAX * member + forward) + which;
+	return split_is_ring(mode) ? n_members + 1 : 2;
 }
-#define NODE_PART_BUFS (2 * NODE_FORWARDS_MAX) // of a member
+
+// node_part_bufs returns how many that are, of all members and forwards; 0: no group.
+static inline int32_t node_part_bufs(enum split_mode mode, int32_t n_members)
+{
+	return NODE_FORWARDS_MAX * node_part_ways(mode, n_members) * n_members;
+}
+
+// node_part_buf names one of a member's part buffers for a forward. A member's own contribution is always in its first.
+static inline int32_t node_part_buf(int32_t n_members, int32_t member, int32_t forward, int32_t which)
+{
+	return (which * NODE_FORWARDS_MAX + forward) * n_members + member;
+}
 
 enum node_effect_type {
 	NODE_FX_CONNECT,    // keep links of this kind to this peer up until DISCONNECT
@@ -199,7 +211,7 @@ enum node_effect_type {
 	NODE_FX_TAKE,       // copy len bytes of the current message from msg_off into buf, at off
 	NODE_FX_LOAD,       // open an engine for the layers, and n_bufs buffers of chunk_max tokens; what layers of the engine before it have
 	                    // computed stays, where slots, context and the part of a group are the same; answers LOADED. In a group: for this member's part of the
-	                    // layers, and NODE_PART_BUFS part buffers for each member (node_part_buf)
+	                    // layers, and node_part_bufs part buffers (node_part_buf)
 	NODE_FX_STOP_LOAD,  // the LOAD under way is for a plan that is none any more: it may end early, with an error
 	NODE_FX_PREPARE,    // fetch what this part of these layers needs, beside what the engine has, which goes on computing; answers PREPARED. Only where nothing is being
 	                    // loaded or prepared

@@ -3,6 +3,11 @@
 // Odd and even forwards have a place each. Where a member is in one: forward f, computing towards exchange x or waiting in it. What may come from another one then
 // is its contribution to x; to x + 1 while this one waits, as it has sent its own; or to exchange 1 of f + 2, when x does not exist or is the last. So
 // contributions are numbered over the forwards of a place (n_passed is that of x), two part buffers take turns, and the one that the engine reads is never written.
+//
+// In a ring most exchanges are hops, in which a member sends to the next one and waits for the one before. That one needs my contribution only when it
+// has gone all the way round, so it may be n_members - 1 exchanges ahead; whoever is d places behind me, round the ring, d; and one only where everybody's
+// contribution was needed in between (reach). As it is always so in exchange 1, nobody is two forwards of a place ahead. Nor does anybody know here how many
+// exchanges of this forward are left when exchange 1 of the next comes: that has a part buffer of its own, and the others take turns.
 #include "node/node_state.h"
 
 #include "base/assert.h"
@@ -73,9 +78,57 @@ struct node_forward *node_group_next(struct node *n)
 	return f->id == 0 ? f : NULL;
 }
 
-static struct group_part *part_of(struct node *n, int32_t member, uint64_t number)
+static int32_t n_ways(const struct node *n)
 {
-	return &n->at->parts[member][number % 2];
+	return node_part_ways(n->plan.group.mode, n->plan.group.n_members);
+}
+
+// way_of returns which of a member's part buffers a contribution has.
+static int32_t way_of(const struct node *n, uint64_t number, int32_t exchange)
+{
+	const struct msg_group *g = &n->plan.group;
+	if (split_is_ring(g->mode))
+		return exchange == 1 ? g->n_members : exchange % g->n_members;
+	return (int32_t)(number % 2);
+}
+
+// way_here is that of the exchange that this member computes towards or waits in, way_read that of the one before: the engine reads those.
+static int32_t way_here(const struct node *n)
+{
+	return way_of(n, n->at->n_passed, n->at->exchange);
+}
+
+static int32_t way_read(const struct node *n, const struct node_forward *g)
+{
+	return g->exchange > 1 ? way_of(n, g->n_passed - 1, g->exchange - 1) : -1;
+}
+
+static struct group_part *part_now(struct node *n, int32_t member)
+{
+	return &n->at->parts[member][way_here(n)];
+}
+
+// is_hop: in this exchange members send to the next one only. What follows the layers' exchanges is everybody's.
+static bool is_hop(const struct node *n, int32_t exchange)
+{
+	const struct msg_group *g = &n->plan.group;
+	int32_t n_layers = n->at->layer_end - n->at->layer_begin;
+	return split_is_hop(g->mode, g->n_members, exchange) && exchange <= n_layers * split_exchanges(g->mode, g->n_members, false);
+}
+
+// sends_to tells whether a member contributes something to another one, or nothing that counts, in an exchange of this forward.
+static bool sends_to(const struct node *n, int32_t src, int32_t dst, int32_t exchange)
+{
+	return src != dst && (!is_hop(n, exchange) || src == split_before(dst, 1, n->plan.group.n_members));
+}
+
+// reach returns how many exchanges behind a member this one may be when that one contributes.
+static int32_t reach(const struct node *n, int32_t src, int32_t exchange)
+{
+	int32_t way = 1, d = split_before(src, n->plan.group.self, n->plan.group.n_members);
+	while (way < d && is_hop(n, exchange - way))
+		way++;
+	return way;
 }
 
 // ---- sending
@@ -145,10 +198,12 @@ static struct part part_here(const struct node *n, int32_t exchange)
 static void send_own_to(struct node *n, int32_t dst, struct node_effects *fx)
 {
 	struct node_forward *g = n->at;
-	struct part_frame f = {.part = part_here(n, g->exchange), .pool = NODE_PARTS, .buf = node_part_buf(n->plan.group.self, place(n), 0)};
+	struct part_frame f = {.part = part_here(n, g->exchange), .pool = NODE_PARTS,
+		.buf = node_part_buf(n->plan.group.n_members, n->plan.group.self, place(n), 0)};
 	size_t at = 0;
 	f.part.total = g->has_refused ? 0 : g->to[dst].len;
-	f.part.failed = g->has_refused || g->exchange > 1 ? g->failed : 0; // in exchange 1 it would end the forward before anybody could say why
+	if (g->has_refused || g->exchange > 1) // in exchange 1 it would end the forward before anybody could say why
+		f.part.failed = g->failed | g->failed_there; // in a ring it goes on from one to the next
 	do {
 		size_t left = f.part.total - at;
 		f.len = left < PART_PAYLOAD_MAX ? left : PART_PAYLOAD_MAX;
@@ -164,7 +219,7 @@ static void send_own(struct node *n, struct node_effects *fx)
 {
 	const struct msg_group *g = &n->plan.group;
 	for (int32_t i = 0; i < g->n_members; i++)
-		if (i != g->self && (g->hub < 0 || g->hub == g->self || i == g->hub))
+		if (sends_to(n, g->self, i, n->at->exchange) && (g->hub < 0 || g->hub == g->self || i == g->hub))
 			send_own_to(n, i, fx);
 }
 
@@ -198,7 +253,7 @@ static void leave_exchange(struct node *n)
 {
 	struct node_forward *g = n->at;
 	for (int32_t i = 0; i < GROUP_MEMBERS_MAX; i++)
-		*part_of(n, i, g->n_passed) = (struct group_part){0};
+		*part_now(n, i) = (struct group_part){0};
 	g->n_passed++;
 }
 
@@ -262,8 +317,8 @@ static void pump_exchange(struct node *n, struct node_effects *fx)
 	if (!is_waiting(n) || n->group.is_cut)
 		return;
 	for (int32_t i = 0; i < n->plan.group.n_members; i++) {
-		const struct group_part *p = part_of(n, i, g->n_passed);
-		if (i != n->plan.group.self && !p->is_whole)
+		const struct group_part *p = part_now(n, i);
+		if (sends_to(n, i, n->plan.group.self, g->exchange) && !p->is_whole)
 			return;
 		failed |= p->failed & items_mask(n);
 	}
@@ -280,7 +335,7 @@ static void pump_exchange(struct node *n, struct node_effects *fx)
 	struct node_effect *f = node_fx(fx, NODE_FX_CONTINUE);
 	f->u.resume.forward = place(n);
 	f->u.resume.id = n->at->id;
-	f->u.resume.which = (int32_t)(g->n_passed % 2);
+	f->u.resume.which = way_here(n);
 	g->is_computing = true;
 	leave_exchange(n);
 	g->exchange++;
@@ -410,12 +465,12 @@ static bool bytes_fit(const struct node *n, int32_t member, const struct group_p
 static void check_early(struct node *n, struct node_effects *fx)
 {
 	struct node_forward *g = n->at;
-	if (g->told.forward != 0) {
+	if (g->told.forward != 0 && !split_is_ring(n->plan.group.mode)) { // a ring's lead has ended this one when others have not
 		cut(n, "its lead began another forward in the middle of one", fx);
 		return;
 	}
 	for (int32_t i = 0; i < n->plan.group.n_members; i++) {
-		const struct group_part *p = part_of(n, i, g->n_passed);
+		const struct group_part *p = part_now(n, i);
 		bool is_of_it = p->forward == g->forward && p->exchange == g->exchange;
 		if (i != n->plan.group.self && p->forward != 0 && (!is_of_it || !bytes_fit(n, i, p))) {
 			cut(n, "a member computes another forward than the others", fx);
@@ -469,8 +524,8 @@ static uint64_t report_items(struct node *n, const struct node_event *ev, struct
 // check_ended: nobody may have contributed to an exchange that there was not.
 static void check_ended(struct node *n, struct node_effects *fx)
 {
-	for (int32_t i = 0; i < n->plan.group.n_members; i++)
-		if (part_of(n, i, n->at->n_passed)->forward == n->at->forward)
+	for (int32_t i = 0; i < n->plan.group.n_members * n_ways(n); i++)
+		if (n->at->parts[i / n_ways(n)][i % n_ways(n)].forward == n->at->forward)
 			cut(n, "a member computes another forward than the others", fx);
 }
 
@@ -515,20 +570,19 @@ static bool is_from(const struct node *n, const struct node_link *l, int32_t src
 	return node_id_is(l->peer, n->config.coordinator) || (g->members[from].present && node_id_is(l->peer, n->group.ids[from]));
 }
 
-// number_of returns that of a contribution as far as it may come now, from n_passed on; -1: it may not.
-static int64_t number_of(const struct node *n, const struct part *p)
+// way_for returns the part buffer of a contribution that may come now; -1: it may not.
+static int32_t way_for(const struct node *n, const struct part *p)
 {
 	const struct node_forward *g = n->at;
 	bool is_next_forward = p->forward == next_number(n, g) && p->exchange == 1;
-	if (n->at->id == 0)
-		return is_next_forward ? (int64_t)g->n_passed : -1;
-	if (p->forward == g->forward && p->exchange == g->exchange)
-		return (int64_t)g->n_passed;
-	if (is_waiting(n) && p->forward == g->forward && p->exchange == g->exchange + 1)
-		return (int64_t)g->n_passed + 1;
+	int32_t sent = g->exchange - !is_waiting(n), ahead = (int32_t)p->exchange - g->exchange; // of this forward, as far as it goes
 	if (is_next_forward)
-		return (int64_t)g->n_passed + is_waiting(n);
-	return -1;
+		return way_of(n, g->n_passed + is_waiting(n), 1);
+	if (g->id == 0 || p->forward != g->forward || ahead < 0)
+		return -1;
+	if (!sends_to(n, p->src, n->plan.group.self, p->exchange) || p->exchange - sent > reach(n, p->src, p->exchange))
+		return -1;
+	return way_of(n, g->n_passed + (uint64_t)ahead, p->exchange);
 }
 
 // goes_on tells whether a frame is the next one of what `t` has so far.
@@ -608,16 +662,18 @@ static const char *take_start(struct node *n, const struct part *p, const uint8_
 static const char *take_part(struct node *n, const struct part *p, struct node_effects *fx)
 {
 	struct node_forward *g = n->at;
-	int64_t number = number_of(n, p);
-	if (number < 0 || !goes_on(part_of(n, p->src, (uint64_t)number), p))
+	int32_t way = way_for(n, p);
+	bool is_read = g->is_computing && way == way_read(n, g);
+	if (way < 0 || is_read || !goes_on(&g->parts[p->src][way], p))
 		return "a part out of turn";
-	struct group_part *t = part_of(n, p->src, (uint64_t)number), noted;
+	struct group_part *t = &g->parts[p->src][way], noted;
 	note_part(&noted, p);
-	bool is_known = is_waiting(n) && (uint64_t)number == g->n_passed;
+	bool is_known = is_waiting(n) && p->forward == g->forward && p->exchange == g->exchange;
 	if (p->total > n->group.part_bytes || (is_known && !bytes_fit(n, p->src, &noted)))
 		return "a part of the wrong size";
 	*t = noted;
-	struct part_frame f = {.part = *p, .pool = NODE_PARTS, .buf = node_part_buf(p->src, place(n), (int32_t)((uint64_t)number % 2)), .off = p->offset, .len = p->payload_len};
+	struct part_frame f = {.part = *p, .pool = NODE_PARTS, .buf = node_part_buf(n->plan.group.n_members, p->src, place(n), way),
+		.off = p->offset, .len = p->payload_len};
 	take(n, &f, FRAME_PART_BYTES, fx);
 	return NULL;
 }
@@ -666,7 +722,7 @@ static void check_forward(const struct node *n, const struct node_forward *g)
 	ASSERT(!n->group.is_cut || g->id == 0 || g->is_computing);
 	ASSERT(g->forward <= n->group.n_begun);
 	for (int32_t i = 0; i < GROUP_MEMBERS_MAX; i++) {
-		for (int32_t k = 0; k < 2; k++) {
+		for (int32_t k = 0; k < n_ways(n); k++) {
 			const struct group_part *p = &g->parts[i][k];
 			ASSERT(p->forward == 0 || (i < n->plan.group.n_members && i != n->plan.group.self));
 			ASSERT(p->got <= p->total && p->total <= n->group.part_bytes);
@@ -674,7 +730,8 @@ static void check_forward(const struct node *n, const struct node_forward *g)
 		}
 		// What the engine reads while it computes is not written. Cut while it waited, a member keeps what came early until the next plan.
 		bool is_read = g->is_computing || (g->id == 0 && !n->group.is_cut);
-		ASSERT(!is_read || g->parts[i][(g->n_passed + 1) % 2].forward == 0);
+		int32_t read = way_read(n, g);
+		ASSERT(!is_read || read < 0 || g->parts[i][read].forward == 0);
 	}
 }
 

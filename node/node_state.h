@@ -131,7 +131,7 @@ struct node_forward {
 	uint32_t bytes[GROUP_MEMBERS_MAX]; // what each other one sends here in the exchange that is waited in
 	struct split_sent to[GROUP_MEMBERS_MAX]; // what goes from here to each
 	struct session_id sessions[NODE_ITEMS_MAX]; // of a fellow's items
-	struct group_part parts[GROUP_MEMBERS_MAX][2]; // number % 2
+	struct group_part parts[GROUP_MEMBERS_MAX][GROUP_MEMBERS_MAX + 1]; // as part buffers (node_part_ways)
 	struct group_part told;  // to a fellow: the forward that comes next here
 	struct part_start start; // what it is, from its first frame on
 };

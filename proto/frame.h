@@ -25,7 +25,7 @@
 // A stage may be a group, whose members compute each forward (one batch) together. Forwards count from 1 under a plan_epoch; exchanges from 0 in
 // a forward. Exchange 0 is the lead's, member 0: what is to be computed (part_start below), then the hidden states of its items in their order.
 // In every later one each member's contribution goes to every other member, one of no bytes too, as an empty frame: so nobody is ever more than
-// one exchange ahead of anybody. A contribution of `total` bytes travels in one or more frames in order, the payload at `offset`. src is the
+// one exchange ahead of anybody. In a ring (base/tensor_split.h, split_is_hop) most go to the next member only, an empty one too. A contribution of `total` bytes travels in one or more frames in order, the payload at `offset`. src is the
 // member whose it is, dst the one at this hop's end: where the plan names a hub, that passes on what the others send it. Where two members cannot reach
 // each other, the coordinator passes on. `lost` has a bit for each item of the forward that the sender cannot compute, because what it builds
 // on is not there: its contribution to them is of no use.

@@ -26,7 +26,7 @@ bool sim_forward_waits(const struct sim_node *n, uint64_t epoch)
 
 uint8_t *sim_node_part(struct sim_node *n, int32_t buf)
 {
-	ASSERT(buf >= 0 && buf < NODE_PART_BUFS * n->n_members);
+	ASSERT(buf >= 0 && buf < node_part_bufs(n->load_group.mode, n->n_members));
 	return n->parts + (size_t)buf * n->part_bytes;
 }
 
@@ -45,7 +45,7 @@ enum err sim_forward_set_group(struct sim_world *w, struct sim_node *n, struct e
 	if (e != OK)
 		return e;
 	n->part_bytes = sim_engine_part_bytes(&w->model);
-	n->parts = malloc(NODE_PART_BUFS * (size_t)g->n_members * n->part_bytes);
+	n->parts = malloc((size_t)node_part_bufs(g->mode, g->n_members) * n->part_bytes);
 	if (n->parts == NULL)
 		return errmsg_fail(em, ERR_NOMEM, "no memory for contributions");
 	n->n_members = g->n_members;
@@ -139,7 +139,7 @@ static uint64_t parts_digest(struct sim_node *n, const struct sim_node_job *j)
 {
 	uint64_t d = 0;
 	for (int32_t i = 0; i < n->n_members; i++)
-		d = i == n->member ? d : sim_mix_bytes(d, sim_node_part(n, node_part_buf(i, j->place, j->which)), j->exchange.bytes[i]);
+		d = i == n->member ? d : sim_mix_bytes(d, sim_node_part(n, node_part_buf(n->n_members, i, j->place, j->which)), j->exchange.bytes[i]);
 	return d;
 }
 
@@ -210,7 +210,7 @@ static bool go_to_head(struct sim_world *w, struct sim_node *n, struct sim_node_
 static bool next_exchange(struct sim_world *w, struct sim_node *n, struct sim_node_job *j, struct sim_rows *rows, bool *was_cut)
 {
 	const uint8_t *parts[GROUP_MEMBERS_MAX];
-	uint8_t *own = sim_node_part(n, node_part_buf(n->member, j->place, 0));
+	uint8_t *own = sim_node_part(n, node_part_buf(n->n_members, n->member, j->place, 0));
 	if (j->which < 0) {
 		bool waits = sim_engine_begin(n->engine, j->place, j->is_behind, j->layer_begin, j->layer_end, rows, j->n, own, &j->exchange);
 		*was_cut = !waits;
@@ -219,7 +219,7 @@ static bool next_exchange(struct sim_world *w, struct sim_node *n, struct sim_no
 	if (parts_digest(n, j) != j->parts_digest)
 		sim_world_fail(w, "node %d: a contribution changed while the engine worked on it", n->machine);
 	for (int32_t i = 0; i < n->n_members; i++)
-		parts[i] = i == n->member ? own + j->exchange.own_at : sim_node_part(n, node_part_buf(i, j->place, j->which));
+		parts[i] = i == n->member ? own + j->exchange.own_at : sim_node_part(n, node_part_buf(n->n_members, i, j->place, j->which));
 	if (j->is_at_head) {
 		j->is_at_head = false;
 		if (n->member == 0)

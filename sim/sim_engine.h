@@ -11,10 +11,12 @@
 struct sim_turn {
 	int32_t layer, half, layer_end; // where it is
 	bool at_rows;                   // the exchange is of rows, else of columns or of nodes
+	int32_t hop;                    // in a ring, of its round
 	int32_t n_items, n_tokens;
 	struct sim_rows items[NODES_MAX];
 	uint64_t h[CHUNK_TOKENS_MAX]; // states of all tokens, item after item
 	uint64_t rows[CHUNK_TOKENS_MAX][CHAIN_UNITS]; // sums that are complete
+	uint64_t nodes[CHUNK_TOKENS_MAX][CHAIN_UNITS][CHAIN_UNITS]; // in a ring: of columns and rows that are known here
 };
 
 struct sim_engine {

@@ -17,6 +17,12 @@ static bool has_nodes(const struct sim_engine *e)
 	return !e->turn->at_rows && (e->turn->half == 0 ? split_has_o_lanes : split_has_lanes)(e->split.mode);
 }
 
+// is_hop: this exchange is one of a ring's. Nothing is joined on the way: a hop carries all nodes so far.
+static bool is_hop(const struct sim_engine *e)
+{
+	return split_is_ring(e->split.mode) && (e->turn->half == 0 ? split_has_o_lanes : split_has_lanes)(e->split.mode);
+}
+
 static bool owns_column(const struct sim_engine *e, int32_t member, int32_t unit)
 {
 	const struct split_part *p = &e->split.parts[member];
@@ -52,9 +58,27 @@ static struct split_range pieces_of(const struct sim_engine *e, int32_t member)
 	return e->turn->at_rows ? rows_of(e, member) : columns_of(e, member);
 }
 
+// hop_rows returns the rows that a member passes on in this hop.
+static struct split_range hop_rows(const struct sim_engine *e, int32_t member)
+{
+	const struct sim_turn *t = e->turn;
+	return rows_of(e, split_slice(member, t->hop, e->split.n_members, !t->at_rows));
+}
+
+// n_columns counts those whose nodes a member passes on in this hop, or 1 of sums.
+static int32_t n_columns(const struct sim_engine *e, int32_t member)
+{
+	int32_t n = 0;
+	for (int32_t i = 0; i <= e->turn->hop; i++)
+		n += split_len(columns_of(e, split_before(member, i, e->split.n_members)));
+	return e->turn->at_rows ? 1 : n;
+}
+
 // n_values counts what a member sends another one for one token.
 static int32_t n_values(const struct sim_engine *e, int32_t from, int32_t to)
 {
+	if (is_hop(e))
+		return from == split_before(to, 1, e->split.n_members) ? n_columns(e, from) * split_len(hop_rows(e, from)) : 0;
 	return split_len(pieces_of(e, from)) * (has_nodes(e) ? split_len(rows_of(e, to)) : 1);
 }
 
@@ -97,14 +121,69 @@ static uint8_t *fill(struct sim_engine *e, int32_t to, uint8_t *out)
 	return out;
 }
 
+// hop_value returns where a value that a member passes on lies: the column-th of those of n_columns.
+static uint64_t *hop_value(const struct sim_engine *e, int32_t member, int32_t at, int32_t column, int32_t row)
+{
+	struct sim_turn *t = e->turn;
+	if (t->at_rows)
+		return &t->rows[at][row];
+	for (int32_t i = 0;; i++) {
+		struct split_range c = columns_of(e, split_before(member, i, e->split.n_members));
+		if (column < split_len(c))
+			return &t->nodes[at][c.begin + column][row];
+		column -= split_len(c);
+	}
+}
+
+// make_nodes computes those of this member's columns.
+static void make_nodes(struct sim_engine *e)
+{
+	struct sim_turn *t = e->turn;
+	struct split_range mine = columns_of(e, e->member);
+	int32_t at = 0;
+	for (int32_t i = 0; i < t->n_items; i++) {
+		for (int32_t k = 0; k < t->items[i].n_tokens; k++, at++) {
+			for (int32_t u = mine.begin; u < mine.end; u++) {
+				uint64_t piece = piece_of(e, &t->items[i], k, at, u);
+				for (int32_t r = 0; r < CHAIN_UNITS; r++)
+					t->nodes[at][u][r] = chain_node(piece, r);
+			}
+		}
+	}
+}
+
+// pass_values carries what a member passes on in this hop, out of here or in.
+static void pass_values(struct sim_engine *e, int32_t member, uint8_t *out, const uint8_t *in)
+{
+	struct split_range rows = hop_rows(e, member);
+	int32_t n = n_columns(e, member), place = 0;
+	for (int32_t at = 0; at < e->turn->n_tokens; at++) {
+		for (int32_t c = 0; c < n; c++) {
+			for (int32_t r = rows.begin; r < rows.end; r++, place += CHAIN_ROW) {
+				uint64_t *value = hop_value(e, member, at, c, r);
+				if (out != NULL)
+					store_u64(out + place, *value);
+				else
+					*value = load_u64(in + place);
+			}
+		}
+	}
+}
+
 // contribute fills this member's part of the exchange that comes next, and tells what everybody's takes.
 static void contribute(struct sim_engine *e, uint8_t *own, struct sim_exchange *out)
 {
 	bool differs = has_nodes(e) && !split_completes_all(e->split.mode);
 	uint8_t *begin = own, *end = own;
+	if (is_hop(e) && !e->turn->at_rows && e->turn->hop == 0)
+		make_nodes(e);
+	if (is_hop(e))
+		pass_values(e, e->member, own, NULL);
 	for (int32_t i = 0; i < e->split.n_members; i++) {
 		out->bytes[i] = (uint32_t)(e->turn->n_tokens * n_values(e, i, e->member) * CHAIN_ROW);
-		if (i == 0 || differs) {
+		if (is_hop(e)) {
+			end = begin + e->turn->n_tokens * n_values(e, e->member, i) * CHAIN_ROW;
+		} else if (i == 0 || differs) {
 			begin = end;
 			end = fill(e, i, begin);
 		}
@@ -151,6 +230,20 @@ static void take_rows(struct sim_engine *e, const uint8_t *const *parts)
 	}
 }
 
+// join_nodes completes this member's rows from the nodes of all columns.
+static void join_nodes(struct sim_engine *e)
+{
+	struct sim_turn *t = e->turn;
+	struct split_range rows = rows_of(e, e->member);
+	for (int32_t at = 0; at < t->n_tokens; at++) {
+		for (int32_t r = rows.begin; r < rows.end; r++) {
+			t->rows[at][r] = t->h[at];
+			for (int32_t u = 0; u < CHAIN_UNITS; u++)
+				t->rows[at][r] = chain_join(t->rows[at][r], t->nodes[at][u][r]);
+		}
+	}
+}
+
 // end_half makes the next states of all rows.
 static void end_half(struct sim_turn *t)
 {
@@ -162,10 +255,30 @@ static void end_half(struct sim_turn *t)
 	t->layer += t->half == 0;
 }
 
+static void advance_hop(struct sim_engine *e, const uint8_t *const *parts)
+{
+	struct sim_turn *t = e->turn;
+	int32_t before = split_before(e->member, 1, e->split.n_members);
+	pass_values(e, before, NULL, parts[before]);
+	if (++t->hop < split_hops(e->split.n_members))
+		return;
+	t->hop = 0;
+	if (t->at_rows) {
+		end_half(t);
+		return;
+	}
+	join_nodes(e);
+	t->at_rows = true;
+}
+
 // advance takes in an exchange, and goes to the next.
 static void advance(struct sim_engine *e, const uint8_t *const *parts)
 {
 	struct sim_turn *t = e->turn;
+	if (is_hop(e)) {
+		advance_hop(e, parts);
+		return;
+	}
 	if (t->at_rows) {
 		take_rows(e, parts);
 		end_half(t);
@@ -211,7 +324,7 @@ bool sim_engine_begin(struct sim_engine *e, int32_t place, bool is_behind, int32
 	bool is_cut = false;
 	ASSERT(n <= NODES_MAX);
 	t->at_rows = false;
-	t->half = 0;
+	t->hop = t->half = 0;
 	t->layer = layer_begin;
 	t->layer_end = layer_end;
 	t->n_items = n;

@@ -63,7 +63,7 @@ struct node_runtime {
 	struct stage_work *work;
 	uint8_t *bufs; // n_bufs of buf_bytes
 	size_t buf_bytes, row_bytes, new_buf_bytes;
-	uint8_t *parts; // of a group: NODE_PART_BUFS of part_bytes for each member
+	uint8_t *parts; // of a group: node_part_bufs of part_bytes
 	size_t part_bytes;
 	int32_t member, n_members; // n_members 0: no group
 	struct kept_store kept;
@@ -177,13 +177,13 @@ static void run_turn(struct worker_job *job)
 	struct rt_job *j = (struct rt_job *)job;
 	struct node_runtime *rt = j->rt;
 	const uint8_t *parts[GROUP_MEMBERS_MAX];
-	uint8_t *own = rt->parts + (size_t)node_part_buf(rt->member, j->turn.forward, 0) * rt->part_bytes;
+	uint8_t *own = rt->parts + (size_t)node_part_buf(rt->n_members, rt->member, j->turn.forward, 0) * rt->part_bytes;
 	if (!has_weights(j)) {
 		j->turn = (struct stage_turn){.forward = j->turn.forward, .is_behind = j->turn.is_behind, .was_cut = true};
 		return;
 	}
 	for (int32_t i = 0; i < rt->n_members; i++)
-		parts[i] = rt->parts + (size_t)node_part_buf(i, j->turn.forward, j->which < 0 ? 0 : j->which) * rt->part_bytes;
+		parts[i] = rt->parts + (size_t)node_part_buf(rt->n_members, i, j->turn.forward, j->which < 0 ? 0 : j->which) * rt->part_bytes;
 	if (j->which < 0)
 		stage_work_member_begin(rt->work, j->layer_begin, j->layer_end, j->items, j->n_items, own, &j->turn);
 	else
@@ -284,6 +284,12 @@ static struct residency_limits limits_within(const struct node_runtime *rt, cons
 	return out;
 }
 
+// n_parts_of returns how many part buffers a group's member needs.
+static int32_t n_parts_of(const struct rt_job *j)
+{
+	return n_members_of(j) > 0 ? node_part_bufs(j->split.mode, j->split.n_members) : 0;
+}
+
 // set_limits parts the stage's memory: what it needs beside its weights, and the rest for them. ERR_LIMIT: it does not fit.
 static enum err set_limits(struct rt_job *j, uint64_t *stage_bytes)
 {
@@ -293,7 +299,7 @@ static enum err set_limits(struct rt_job *j, uint64_t *stage_bytes)
 	if (e != OK)
 		return e;
 	// As much may wait in links as lies in buffers; and of a group's parts, to each member the last one and the next of each forward.
-	uint64_t frames = 2 * ((uint64_t)j->bufs_bytes + NODE_PART_BUFS * (uint64_t)n_members_of(j) * size.part_bytes);
+	uint64_t frames = 2 * ((uint64_t)j->bufs_bytes + (uint64_t)n_parts_of(j) * size.part_bytes);
 	uint64_t to_disk = j->rt->kept_disk != NULL ? kept_disk_bytes(j->rt->new_buf_bytes) : 0;
 	uint64_t bytes = size.bytes + frames + to_disk;
 	j->size = (struct stage_size){.whole = size.weight_bytes, .least = size.weight_least, .rest = size.kv_bytes + frames};
@@ -329,7 +335,7 @@ static enum err open_parts(struct rt_job *j)
 			j->part_bytes >> 20, PART_BYTES_MAX >> 20);
 	if (j->part_bytes == 0)
 		return OK;
-	j->parts = malloc(NODE_PART_BUFS * (size_t)n_members_of(j) * j->part_bytes);
+	j->parts = malloc((size_t)n_parts_of(j) * j->part_bytes);
 	return j->parts != NULL ? OK : errmsg_fail(&j->em, ERR_NOMEM, "no memory for what members of a group send each other");
 }
 

@@ -22,6 +22,7 @@
 #define PART_MAX 400
 #define MEMBERS 4
 #define PLACES (MEMBERS + 1) // the last one is the coordinator
+#define PART_BUFS (NODE_FORWARDS_MAX * (MEMBERS + 1) * MEMBERS)
 #define QUEUE 512
 #define FRAME_CAP 1024
 
@@ -55,7 +56,7 @@ struct fake_forward {
 struct machine {
 	struct node *core;
 	uint8_t bufs[16 * CHUNK * ROW];
-	uint8_t parts[NODE_PART_BUFS * MEMBERS][PART_MAX];
+	uint8_t parts[PART_BUFS][PART_MAX];
 	// The engine.
 	bool is_loading;
 	uint32_t load_id;
@@ -66,6 +67,8 @@ struct machine {
 
 struct world {
 	int32_t n, hub;
+	enum split_mode mode;
+	int32_t n_exchanges, furthest; // how far a part was ahead of its receiver
 	uint64_t epoch;
 	struct rng rng;
 	int64_t now;
@@ -92,6 +95,12 @@ static uint32_t part_bytes(int32_t member, int32_t exchange, int32_t n_tokens)
 {
 	int32_t each = (5 * member + 3 * exchange) % 7; // some have nothing to give
 	return (uint32_t)(each * n_tokens);
+}
+
+// counts tells whether a member's part is in what another one computes, its own included.
+static bool counts(const struct world *w, int32_t from, int32_t to, int32_t exchange)
+{
+	return from == to || !split_is_hop(w->mode, w->n, exchange) || from == split_before(to, 1, w->n);
 }
 
 static void fill_part(uint64_t state, int32_t member, int32_t exchange, uint8_t *out, uint32_t len)
@@ -130,7 +139,7 @@ static void send_to(struct world *w, int32_t from, uint32_t handle, const uint8_
 
 static uint8_t *buf_at(struct machine *m, enum node_pool pool, int32_t buf)
 {
-	assert_true(pool == NODE_PARTS ? buf < NODE_PART_BUFS * MEMBERS : buf < 16);
+	assert_true(pool == NODE_PARTS ? buf < PART_BUFS : buf < 16);
 	return pool == NODE_PARTS ? m->parts[buf] : m->bufs + buf * CHUNK * ROW;
 }
 
@@ -169,7 +178,7 @@ static void carry_out(struct world *w, int32_t place, const struct node_effect *
 		assert_true(f->u.take.pool == NODE_PARTS ? f->u.take.off + f->u.take.len <= PART_MAX : f->u.take.off + f->u.take.len <= CHUNK * ROW);
 		for (int32_t k = 0; k < NODE_FORWARDS_MAX; k++)
 			for (int32_t i = 0; m->forwards[k].is_computing && !m->forwards[k].is_first && f->u.take.pool == NODE_PARTS && i < w->n; i++)
-				assert_int_not_equal(f->u.take.buf, node_part_buf(i, k, m->forwards[k].which)); // the engine reads it
+				assert_int_not_equal(f->u.take.buf, node_part_buf(w->n, i, k, m->forwards[k].which)); // the engine reads it
 		memcpy(buf_at(m, f->u.take.pool, f->u.take.buf) + f->u.take.off, message + f->u.take.msg_off, f->u.take.len);
 		return;
 	case NODE_FX_LOAD:
@@ -254,13 +263,14 @@ static void run_engine(struct world *w, int32_t place)
 		begin_forward(m, f);
 	else
 		for (int32_t i = 0; i < w->n; i++) // everybody's, this one's too, as the others have it
-			f->state = mix(f->state, m->parts[node_part_buf(i, k, i == place ? 0 : f->which)], part_bytes(i, f->exchange, f->n_tokens));
+			if (counts(w, i, place, f->exchange))
+				f->state = mix(f->state, m->parts[node_part_buf(w->n, i, k, i == place ? 0 : f->which)], part_bytes(i, f->exchange, f->n_tokens));
 	if (f->is_first && w->refuse_member == place) {
 		w->refuse_member = -1;
 		end_forward(w, place, f, ERR_RANGE);
 		return;
 	}
-	if (f->exchange == N_LAYERS * PER_LAYER) {
+	if (f->exchange == w->n_exchanges) {
 		end_forward(w, place, f, OK);
 		return;
 	}
@@ -270,8 +280,8 @@ static void run_engine(struct world *w, int32_t place)
 		w->fail_member = -1;
 	}
 	for (int32_t i = 0; i < w->n; i++)
-		bytes[i] = part_bytes(i, f->exchange, f->n_tokens);
-	fill_part(f->state, place, f->exchange, m->parts[node_part_buf(place, k, 0)], bytes[place]);
+		bytes[i] = counts(w, i, place, f->exchange) ? part_bytes(i, f->exchange, f->n_tokens) : 0;
+	fill_part(f->state, place, f->exchange, m->parts[node_part_buf(w->n, place, k, 0)], bytes[place]);
 	struct node_event ev = {.type = NODE_EV_EXCHANGE};
 	ev.u.exchange.id = f->id;
 	ev.u.exchange.bytes = bytes;
@@ -283,15 +293,18 @@ static void run_engine(struct world *w, int32_t place)
 static uint64_t alone(const struct world *w, int32_t slot, int32_t pos, const uint8_t *rows, int32_t n_tokens)
 {
 	const int32_t what[] = {slot, pos, n_tokens};
-	uint64_t state = mix(mix(1, what, sizeof what), rows, (size_t)n_tokens * ROW);
-	for (int32_t x = 1; x <= N_LAYERS * PER_LAYER; x++) {
+	uint64_t states[MEMBERS];
+	for (int32_t i = 0; i < w->n; i++)
+		states[i] = mix(mix(1, what, sizeof what), rows, (size_t)n_tokens * ROW);
+	for (int32_t x = 1; x <= w->n_exchanges; x++) {
 		uint8_t part[MEMBERS][PART_MAX];
 		for (int32_t i = 0; i < w->n; i++)
-			fill_part(state, i, x, part[i], part_bytes(i, x, n_tokens));
-		for (int32_t i = 0; i < w->n; i++)
-			state = mix(state, part[i], part_bytes(i, x, n_tokens));
+			fill_part(states[i], i, x, part[i], part_bytes(i, x, n_tokens));
+		for (int32_t i = 0; i < w->n * w->n; i++)
+			if (counts(w, i % w->n, i / w->n, x))
+				states[i / w->n] = mix(states[i / w->n], part[i % w->n], part_bytes(i % w->n, x, n_tokens));
 	}
-	return state;
+	return states[0];
 }
 
 // ---- the coordinator
@@ -328,6 +341,11 @@ static void deliver(struct world *w, int32_t from, int32_t to, bool is_control)
 	if (to == MEMBERS) {
 		head_takes(w, from, &m, is_control);
 		return;
+	}
+	struct part p;
+	if (part_decode(m.bytes, m.len, &p) == OK && p.exchange > 1 && !w->m[to].is_loading) { // in exchange 1 a forward may end before
+		int32_t ahead = (int32_t)p.exchange - w->m[to].forwards[p.forward % NODE_FORWARDS_MAX].exchange; // of what that one has sent
+		w->furthest = ahead > w->furthest ? ahead : w->furthest;
 	}
 	struct node_event ev = {.type = NODE_EV_MESSAGE};
 	ev.u.message.link = handle_of(from, is_control);
@@ -417,7 +435,7 @@ static void plan(struct world *w, uint32_t first_share)
 		struct msg m = {.type = MSG_PLAN};
 		uint8_t bytes[MSG_ENCODED_MAX];
 		m.u.plan = (struct msg_plan){.epoch = {w->epoch}, .n_stages = 1, .layers = layer_spans_one(0, N_LAYERS), .n_slots = 4, .ctx_len = 64,
-			.chunk_max = CHUNK, .hop_credits = 4, .group = {.n_members = w->n, .self = i, .hub = w->hub, .shares = {first_share, 1, 1, 1}}};
+			.chunk_max = CHUNK, .hop_credits = 4, .group = {.n_members = w->n, .self = i, .mode = w->mode, .hub = w->hub, .shares = {first_share, 1, 1, 1}}};
 		for (int32_t k = 0; k < w->n; k++)
 			if (k != i)
 				m.u.plan.group.members[k] = peer(w, k);
@@ -429,9 +447,10 @@ static void plan(struct world *w, uint32_t first_share)
 	settle(w);
 }
 
-static void start(struct world *w, int32_t n, int32_t hub, uint64_t seed)
+static void start_as(struct world *w, enum split_mode mode, int32_t n, int32_t hub, uint64_t seed)
 {
-	*w = (struct world){.n = n, .hub = hub, .now = S, .fail_member = -1, .refuse_member = -1};
+	*w = (struct world){.n = n, .mode = mode, .hub = hub, .now = S, .fail_member = -1, .refuse_member = -1};
+	w->n_exchanges = N_LAYERS * (split_is_ring(mode) ? split_exchanges(mode, n, false) : PER_LAYER);
 	rng_init(&w->rng, seed);
 	w->fx = malloc(sizeof *w->fx);
 	w->m = calloc((size_t)n, sizeof *w->m);
@@ -456,6 +475,11 @@ static void start(struct world *w, int32_t n, int32_t hub, uint64_t seed)
 		for (int32_t k = 0; k < i; k++)
 			if (rng_below(&w->rng, 4) != 0)
 				join(w, i, k, false);
+}
+
+static void start(struct world *w, int32_t n, int32_t hub, uint64_t seed)
+{
+	start_as(w, SPLIT_GATHER, n, hub, seed);
 }
 
 static void stop(struct world *w)
@@ -483,6 +507,13 @@ static uint64_t ask(struct world *w, uint64_t session, uint32_t seq, uint32_t po
 
 // ---- tests
 
+// mode_of: a hub is only in worlds of a multiple of four.
+static enum split_mode mode_of(uint64_t seed)
+{
+	static const enum split_mode modes[] = {SPLIT_GATHER, SPLIT_MIXED_RING, SPLIT_REDUCE_RING, SPLIT_MIXED_SCATTER};
+	return modes[seed % 4];
+}
+
 static void any_order_of_events_gives_what_one_machine_computes(void **state)
 {
 	(void)state;
@@ -501,6 +532,52 @@ static void any_order_of_events_gives_what_one_machine_computes(void **state)
 		}
 		for (int32_t i = 0; i < n; i++)
 			assert_int_equal(w.m[i].n_forwards, 6);
+		stop(&w);
+	}
+}
+
+static void a_ring_of_members_gives_what_one_machine_computes(void **state)
+{
+	(void)state;
+	for (int32_t k = 0; k < 2 * 3; k++) {
+		enum split_mode mode = k % 2 == 0 ? SPLIT_MIXED_RING : SPLIT_REDUCE_RING;
+		int32_t n = 2 + k / 2, furthest = 0;
+		for (uint64_t seed = 1; seed <= 60; seed++) {
+			struct world w;
+			start_as(&w, mode, n, -1, seed);
+			for (uint32_t seq = 0, pos = 0; seq < 5; seq++) {
+				int32_t n_tokens = seq == 0 ? CHUNK : 1;
+				uint64_t want = ask(&w, 9, seq, pos, n_tokens);
+				settle(&w);
+				assert_int_equal(w.n_replies, seq + 1);
+				assert_true(w.reply == want);
+				pos += (uint32_t)n_tokens;
+			}
+			furthest = w.furthest > furthest ? w.furthest : furthest;
+			stop(&w);
+		}
+		assert_int_equal(furthest, n - 1);
+	}
+}
+
+static void forwards_of_a_ring_follow_each_other(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 100; seed++) {
+		struct world w;
+		start_as(&w, seed % 2 == 0 ? SPLIT_MIXED_RING : SPLIT_REDUCE_RING, 2 + (int32_t)(seed % 3), -1, seed);
+		for (int32_t i = 0; i < 4 * 5; i++) {
+			while (i - w.n_credits >= 4)
+				assert_true(happen(&w));
+			ask(&w, 4 + (uint64_t)i % 4, (uint32_t)i / 4, (uint32_t)i / 4, 1);
+			for (uint64_t k = 0; k < seed % 40 && happen(&w); k++) // the next one comes in the middle of a forward
+				;
+		}
+		settle(&w);
+		assert_int_equal(w.n_replies, 4 * 5);
+		assert_true(w.m[0].n_forwards > 4 * 5 / 4);
+		for (int32_t i = 0; i < w.n; i++)
+			assert_int_equal(w.m[i].n_forwards, w.m[0].n_forwards);
 		stop(&w);
 	}
 }
@@ -569,7 +646,7 @@ static void an_item_that_fails_in_one_member_fails_and_no_other_does(void **stat
 	(void)state;
 	for (uint64_t seed = 1; seed <= 60; seed++) {
 		struct world w;
-		start(&w, 3, seed % 4 == 0 ? 1 : -1, seed);
+		start_as(&w, mode_of(seed), 3, seed % 4 == 0 ? 1 : -1, seed);
 		w.fail_member = (int32_t)(seed % 3);
 		int32_t who = w.fail_member;
 		ask(&w, 5, 0, 0, 2);
@@ -590,7 +667,7 @@ static void a_member_that_cannot_begin_voids_the_forward_for_all(void **state)
 	(void)state;
 	for (uint64_t seed = 1; seed <= 60; seed++) {
 		struct world w;
-		start(&w, 3, seed % 4 == 0 ? 2 : -1, seed);
+		start_as(&w, mode_of(seed), 3, seed % 4 == 0 ? 2 : -1, seed);
 		int32_t who = w.refuse_member = (int32_t)(seed % 3);
 		ask(&w, 5, 0, 0, 2);
 		settle(&w);
@@ -631,7 +708,7 @@ static void a_lost_link_is_told_and_the_next_plan_begins_anew(void **state)
 	(void)state;
 	for (uint64_t seed = 1; seed <= 120; seed++) {
 		struct world w;
-		start(&w, 3, -1, seed);
+		start_as(&w, mode_of(seed), 3, -1, seed);
 		if (!w.data[1][2].is_up)
 			join(&w, 1, 2, false);
 		ask(&w, 5, 0, 0, 3);
@@ -655,7 +732,7 @@ static void a_plan_in_the_middle_of_a_forward_forgets_it(void **state)
 	(void)state;
 	for (uint64_t seed = 1; seed <= 120; seed++) {
 		struct world w;
-		start(&w, 2 + (int32_t)(seed % 3), -1, seed);
+		start_as(&w, mode_of(seed), 2 + (int32_t)(seed % 3), -1, seed);
 		ask(&w, 5, 0, 0, 3);
 		for (uint64_t i = 0; i < seed % 60 && happen(&w); i++)
 			;
@@ -675,6 +752,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_order_of_events_gives_what_one_machine_computes),
+		cmocka_unit_test(a_ring_of_members_gives_what_one_machine_computes),
+		cmocka_unit_test(forwards_of_a_ring_follow_each_other),
 		cmocka_unit_test(several_streams_are_computed_together),
 		cmocka_unit_test(chunks_of_a_prompt_are_under_way_behind_each_other),
 		cmocka_unit_test(bytes_sent_are_those_that_the_split_says),

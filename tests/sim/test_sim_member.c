@@ -110,12 +110,6 @@ static bool are_same(const struct group *g, int32_t n_tokens)
 	return true;
 }
 
-static int32_t n_exchanges(enum split_mode m)
-{
-	int32_t of_o = split_has_o_lanes(m) && split_completes_all(m) ? 1 : 2, of_down = split_has_lanes(m) && split_completes_all(m) ? 1 : 2;
-	return LAYERS * (of_o + of_down);
-}
-
 static void a_group_computes_what_one_engine_does(void **state)
 {
 	(void)state;
@@ -131,7 +125,7 @@ static void a_group_computes_what_one_engine_does(void **state)
 		open_group(g, mode, shares, n);
 		for (int32_t pos = 0, n_tokens; pos < CTX - CHUNK; pos += n_tokens) {
 			n_tokens = 1 + (int32_t)rng_below(&r, CHUNK);
-			assert_int_equal(forward(g, 1, pos, n_tokens), n_exchanges(mode));
+			assert_int_equal(forward(g, 1, pos, n_tokens), LAYERS * split_exchanges(mode, n, false));
 			assert_true(are_same(g, n_tokens));
 		}
 		close_group(g);
@@ -145,7 +139,7 @@ static void a_contribution_of_another_member_gives_something_else(void **state)
 	static const uint32_t shares[] = {1, 1, 1};
 	struct group *g = malloc(sizeof *g);
 	for (int32_t m = 0; m < N_SPLIT_MODES; m++) {
-		for (int32_t x = 0; x < n_exchanges((enum split_mode)m); x++) {
+		for (int32_t x = 0; x < LAYERS * split_exchanges((enum split_mode)m, 3, false); x++) {
 			open_group(g, (enum split_mode)m, shares, 3);
 			g->spoil = x;
 			(void)forward(g, 0, 0, 1);
