@@ -42,7 +42,7 @@ struct world {
 	uint32_t writes[64]; // on their way to disk
 	size_t n_writes;
 	bool is_fetched; // a FETCHED is told now
-	int32_t n_bufs, n_members;
+	int32_t n_bufs, n_members, n_parts;
 	struct fuzz_forward forwards[NODE_FORWARDS_MAX];
 	uint64_t n_given;
 	struct msg_group group; // of the last plan
@@ -110,13 +110,14 @@ static void take_effect(struct world *w, const struct node_effect *f)
 		forget_forwards(w);
 		break;
 	case NODE_FX_SEND:
-		require(f->u.send.buf < (f->u.send.pool == NODE_PARTS ? NODE_PART_BUFS * w->n_members : w->n_bufs));
+		require(f->u.send.buf < (f->u.send.pool == NODE_PARTS ? w->n_parts : w->n_bufs));
 		require(f->u.send.pool != NODE_PARTS || f->u.send.off + f->u.send.len <= PART_MAX);
 		break;
 	case NODE_FX_LOAD:
 		require(w->load_id == 0 && is_at_rest(w) && w->prepare_id == 0);
 		forget_forwards(w);
 		w->n_members = f->u.load.group->n_members;
+		w->n_parts = node_part_bufs(f->u.load.group->mode, w->n_members);
 		require(layer_spans_count(&f->u.load.layers) > 0 && f->u.load.layers.at[f->u.load.layers.n - 1].end <= 8);
 		w->load_id = f->u.load.id;
 		w->n_bufs = f->u.load.n_bufs;
@@ -137,9 +138,10 @@ static void take_effect(struct world *w, const struct node_effect *f)
 		break;
 	case NODE_FX_TAKE:
 		if (f->u.take.pool == NODE_PARTS) {
-			require(f->u.take.buf >= 0 && f->u.take.buf < NODE_PART_BUFS * w->n_members && f->u.take.off + f->u.take.len <= PART_MAX);
-			const struct fuzz_forward *x = &w->forwards[f->u.take.buf / 2 % NODE_FORWARDS_MAX];
-			require(!is_busy(x) || f->u.take.buf % 2 != x->reads);
+			require(f->u.take.buf >= 0 && f->u.take.buf < w->n_parts && f->u.take.off + f->u.take.len <= PART_MAX);
+			int32_t way = f->u.take.buf / w->n_members;
+			const struct fuzz_forward *x = &w->forwards[way % NODE_FORWARDS_MAX];
+			require(!is_busy(x) || way / NODE_FORWARDS_MAX != x->reads);
 			break;
 		}
 		require(f->u.take.buf >= 0 && f->u.take.buf < w->n_bufs);
@@ -235,13 +237,14 @@ static void control(struct world *w, const struct msg *m)
 }
 
 // make_group: this node is one of two to four members, some of whom it cannot reach directly.
-static void make_group(struct world *w, struct msg_plan *p)
+static void make_group(struct world *w, struct msg_plan *p, enum split_mode mode)
 {
 	uint8_t a = reader_u8(&w->in);
 	struct msg_group *g = &p->group;
 	g->n_members = 2 + a % 3;
 	g->self = (a >> 2) % g->n_members;
-	g->hub = (a >> 4) % (g->n_members + 1) - 1;
+	g->mode = mode;
+	g->hub = split_is_ring(mode) ? -1 : (a >> 4) % (g->n_members + 1) - 1;
 	for (int32_t i = 0, machine = 1; i < g->n_members; i++) {
 		g->shares[i] = 1 + (a >> 7);
 		if (i == g->self || (a >> 5 & 3) == 3)
@@ -256,6 +259,7 @@ static void make_group(struct world *w, struct msg_plan *p)
 static void send_plan(struct world *w)
 {
 	uint8_t shape = reader_u8(&w->in), credits = reader_u8(&w->in);
+	static const enum split_mode modes[] = {SPLIT_GATHER, SPLIT_GATHER, SPLIT_MIXED_RING, SPLIT_REDUCE_RING};
 	size_t order = shape >> 5 & 3; // 1: they change sides; 2: a third one on both
 	struct msg m = {.type = MSG_PLAN};
 	m.u.plan = (struct msg_plan){.epoch = {shape & 0x80 ? 1 : ++w->epoch},
@@ -280,7 +284,7 @@ static void send_plan(struct world *w)
 	if (shape % 8 == 7)
 		m.u.plan.n_stages = 0;
 	if (shape & 8)
-		make_group(w, &m.u.plan);
+		make_group(w, &m.u.plan, modes[credits >> 4 & 3]);
 	w->group = m.u.plan.group;
 	control(w, &m);
 }
@@ -324,6 +328,8 @@ static void send_part(struct world *w, size_t link)
 	struct part p = {.src = a & 3, .dst = (uint8_t)w->group.self, .stage = (uint16_t)st.stage, .exchange = a >> 2 & 3, .epoch = st.epoch,
 		.forward = 1 + (a >> 4), .offset = b & 7, .total = b >> 3, .failed = c & 0x80 ? c & 3 : 0};
 	uint32_t len = c & 15;
+	if (split_is_ring(w->group.mode) && (c & 0x20) != 0)
+		p.exchange += 4; // further round
 	if (p.exchange == 0) {
 		struct part_start s = {.layer_begin = c % 4, .layer_end = c % 4 + 1 + (c >> 2 & 3), .n_items = 1 + (b & 1)};
 		for (int32_t i = 0; i < s.n_items; i++) {

@@ -10,11 +10,11 @@ struct group {
 	uint32_t lead, fellow; // direct links
 };
 
-static void group_plan(struct host *h, uint64_t epoch, int32_t hub)
+static void group_plan(struct host *h, uint64_t epoch, int32_t hub, enum split_mode mode)
 {
 	struct msg m = {.type = MSG_PLAN};
 	m.u.plan = (struct msg_plan){.epoch = {epoch}, .n_stages = 3, .stage = 1, .layers = {1, {{2, 4}}}, .n_slots = 2, .ctx_len = 16, .chunk_max = 4,
-		.hop_credits = CREDITS, .group = {.n_members = 3, .self = 1, .hub = hub, .shares = {1, 1, 1}}};
+		.hop_credits = CREDITS, .group = {.n_members = 3, .self = 1, .mode = mode, .hub = hub, .shares = {1, 1, 1}}};
 	m.u.plan.group.members[0] = peer(h, 1);
 	m.u.plan.group.members[2] = peer(h, 2);
 	control_on(h, h->control, &m);
@@ -28,15 +28,20 @@ static void group_loaded(struct host *h)
 	step(h, &ev);
 }
 
-static void join_as(struct group *g, int32_t hub)
+static void join_in(struct group *g, int32_t hub, enum split_mode mode)
 {
 	start(&g->h);
-	group_plan(&g->h, EPOCH, hub);
+	group_plan(&g->h, EPOCH, hub, mode);
 	assert_int_equal(count_fx(&g->h, NODE_FX_CONNECT), 2);
 	assert_int_equal(find_fx(&g->h, NODE_FX_LOAD, 0)->u.load.n_bufs, NODE_FELLOW_BUFS);
 	group_loaded(&g->h);
 	g->lead = up(&g->h, 1, NODE_LINK_DATA);
 	g->fellow = up(&g->h, 2, NODE_LINK_DATA);
+}
+
+static void join_as(struct group *g, int32_t hub)
+{
+	join_in(g, hub, SPLIT_GATHER);
 }
 
 static void join(struct group *g)
@@ -241,7 +246,7 @@ static void parts_of_the_wrong_size_close_the_link_or_end_the_plan(void **state)
 	assert_true(says_broken(&g.h));
 	whole(&g.h, g.lead, 0, 1, 1, 4);
 	assert_true(does_nothing(&g.h)); // until there is another plan
-	group_plan(&g.h, EPOCH + 1, -1);
+	group_plan(&g.h, EPOCH + 1, -1, SPLIT_GATHER);
 	assert_int_equal(count_fx(&g.h, NODE_FX_LOAD), 0);
 	stop(&g.h);
 	join(&g); // no bytes, and nothing that failed
@@ -360,7 +365,7 @@ static void parts_without_a_group_close_the_link(void **state)
 	(void)state;
 	struct group g;
 	start(&g.h);
-	group_plan(&g.h, EPOCH, -1);
+	group_plan(&g.h, EPOCH, -1, SPLIT_GATHER);
 	g.lead = up(&g.h, 1, NODE_LINK_DATA);
 	whole(&g.h, g.lead, 0, 1, 1, 4); // nothing is loaded
 	assert_true(closes(&g.h, g.lead));
@@ -414,6 +419,67 @@ static void with_a_hub_only_it_is_heard(void **state)
 	stop(&g.h);
 }
 
+// begin_hops brings this member, second of a ring of three, to where it computes towards exchange 2. The one before it is the lead.
+static uint32_t begin_hops(struct group *g, enum split_mode mode)
+{
+	join_in(g, -1, mode);
+	begin(g, 1);
+	uint32_t id = forward_id(&g->h);
+	exchange(&g->h, id, 4, 4, 4);
+	assert_int_equal(n_frames(&g->h, FRAME_PART, g->lead) + n_frames(&g->h, FRAME_PART, g->fellow), 2); // in the first everybody hears of everybody
+	whole(&g->h, g->lead, 0, 1, 1, 4);
+	whole(&g->h, g->fellow, 2, 1, 1, 4);
+	assert_int_equal(count_fx(&g->h, NODE_FX_CONTINUE), 1);
+	return id;
+}
+
+static void a_hop_goes_to_the_next_member_and_waits_for_the_one_before(void **state)
+{
+	(void)state;
+	struct group g;
+	uint32_t id = begin_hops(&g, SPLIT_REDUCE_RING);
+	exchange(&g.h, id, 6, 5, 0);
+	assert_int_equal(n_frames(&g.h, FRAME_PART, g.lead), 0);
+	assert_int_equal(n_frames(&g.h, FRAME_PART, g.fellow), 1);
+	whole(&g.h, g.lead, 0, 1, 2, 6);
+	assert_int_equal(count_fx(&g.h, NODE_FX_CONTINUE), 1);
+	whole(&g.h, g.lead, 0, 1, 3, 3); // it is as far ahead as three can be
+	whole(&g.h, g.lead, 0, 1, 4, 2);
+	assert_int_equal(count_fx(&g.h, NODE_FX_TAKE), 1);
+	exchange(&g.h, id, 3, 5, 0);
+	assert_int_equal(count_fx(&g.h, NODE_FX_CONTINUE), 1);
+	stop(&g.h);
+}
+
+static void hops_out_of_turn_close_the_link(void **state)
+{
+	(void)state;
+	static const struct {
+		enum split_mode mode;
+		uint8_t src;
+		uint64_t forward;
+		uint16_t exchange;
+	} bad[] = {
+		{SPLIT_REDUCE_RING, 2, 1, 2}, // not the one before
+		{SPLIT_REDUCE_RING, 0, 1, 1}, // again, into what the engine reads
+		{SPLIT_REDUCE_RING, 0, 2, 1}, // likewise
+		{SPLIT_REDUCE_RING, 2, 2, 1},
+		{SPLIT_REDUCE_RING, 0, 1, 4}, // further than one can be that needs this member's part in exchange 1
+		{SPLIT_REDUCE_RING, 0, 1, 5}, // and than there are buffers
+		{SPLIT_REDUCE_RING, 0, 2, 2},
+		{SPLIT_MIXED_RING, 0, 1, 3}, // exchange 2 is everybody's
+		{SPLIT_MIXED_RING, 2, 1, 3},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		struct group g;
+		(void)begin_hops(&g, bad[i].mode);
+		whole(&g.h, bad[i].src == 0 ? g.lead : g.fellow, bad[i].src, bad[i].forward, bad[i].exchange, 4);
+		assert_true(closes(&g.h, bad[i].src == 0 ? g.lead : g.fellow));
+		assert_int_equal(count_fx(&g.h, NODE_FX_TAKE), 0);
+		stop(&g.h);
+	}
+}
+
 static void a_member_that_is_revoked_is_parted_from_and_its_key_wiped(void **state)
 {
 	(void)state;
@@ -455,6 +521,8 @@ int main(void)
 		cmocka_unit_test(parts_without_a_group_close_the_link),
 		cmocka_unit_test(a_fellow_takes_no_steps),
 		cmocka_unit_test(with_a_hub_only_it_is_heard),
+		cmocka_unit_test(a_hop_goes_to_the_next_member_and_waits_for_the_one_before),
+		cmocka_unit_test(hops_out_of_turn_close_the_link),
 		cmocka_unit_test(a_member_that_is_revoked_is_parted_from_and_its_key_wiped),
 		cmocka_unit_test(members_that_become_neighbours_keep_their_links),
 	};
