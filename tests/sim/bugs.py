@@ -25,12 +25,20 @@ BUGS = {
         "		(void)fx;\n}\n\nvoid stage_drop_running"),
     "a member of a group reads the contributions of another exchange": (
         "node/node_group.c",
-        "	f->u.resume.which = (int32_t)(g->n_passed % 2);\n",
-        "	f->u.resume.which = (int32_t)((g->n_passed + 1) % 2);\n"),
+        "	f->u.resume.which = way_here(n);\n",
+        "	f->u.resume.which = way_of(n, g->n_passed + 1, g->exchange + 1);\n"),
     "a member of a group does not wait for the last one": (
         "node/node_group.c",
-        "		if (i != n->plan.group.self && !p->is_whole)\n			return;\n",
-        "		if (i != n->plan.group.self && !p->is_whole && i + 1 < n->plan.group.n_members)\n			return;\n"),
+        "		if (sends_to(n, i, n->plan.group.self, g->exchange) && !p->is_whole)\n			return;\n",
+        "		if (sends_to(n, i, n->plan.group.self, g->exchange) && !p->is_whole && i + 1 < n->plan.group.n_members)\n			return;\n"),
+    "a ring's parts take turns in too few buffers": (
+        "node/node_group.c",
+        "		return exchange == 1 ? g->n_members : exchange % g->n_members;\n",
+        "		return exchange == 1 ? g->n_members : exchange % (g->n_members - 1);\n"),
+    "a member of a ring takes what comes a hop too early": (
+        "node/node_group.c",
+        "	while (way < d && is_hop(n, exchange - way))\n		way++;\n	return way;\n",
+        "	while (way < d && is_hop(n, exchange - way))\n		way++;\n	return way - (way > 1);\n"),
     "a member of a group takes a part of an old plan": (
         "node/node_group.c",
         "	if (p.epoch.v != n->plan.epoch.v || n->group.is_cut)\n",
