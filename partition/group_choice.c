@@ -261,7 +261,7 @@ static void try_forms(const struct solver *s, const struct cost_group *g, struct
 
 void group_choose(const struct solver *s, struct group_pick *p, enum group_mode mode, int32_t n_layers, bool by_heads)
 {
-	static const enum group_form sums[] = {GROUP_ALL, GROUP_DIRECT, GROUP_HUB};
+	static const enum group_form sums[] = {GROUP_ALL, GROUP_DIRECT, GROUP_HUB, GROUP_RING}; // of two a ring is a scatter
 	struct cost_group g = p->group;
 	p->layer_s = INFINITY;
 	p->exchange_s = 0;

@@ -11,7 +11,7 @@ static bool reaches(const struct cluster *c, int32_t a, int32_t b)
 	return cluster_hop(c, a, b, 0, &s) && cluster_hop(c, b, a, 0, &s);
 }
 
-// talk tells whether two members send each other anything.
+// talk tells whether two members send each other anything in a layer. Frames without bytes go through the coordinator, too.
 static bool talk(const struct cost_group *g, int32_t a, int32_t b)
 {
 	bool is_direct = g->gather_form == GROUP_DIRECT && g->mode != GROUP_REDUCE;

@@ -27,7 +27,7 @@ enum group_form {
 	GROUP_DIRECT, // each to each; a sum: reduce-scatter, then all-gather
 	GROUP_HUB,    // through one member; a sum: a star
 	GROUP_ALL,    // a sum: each sends all the others what it has, and all complete it; of two members a pair exchange
-	GROUP_RING,   // a sum: reduce-scatter and all-gather from neighbour to neighbour. Counted, but nothing carries it out
+	GROUP_RING,   // a sum: reduce-scatter and all-gather from each member to the next
 };
 
 // One group of a plan. The first member is its lead: for the ring it is the stage.

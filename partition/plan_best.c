@@ -22,8 +22,8 @@ enum split_mode plan_best_mode(const struct cost_group *g)
 	switch (g->sum_form) {
 	case GROUP_ALL: return is_mixed ? SPLIT_MIXED : SPLIT_REDUCE;
 	case GROUP_HUB: return is_mixed ? SPLIT_MIXED_STAR : SPLIT_REDUCE_STAR;
-	case GROUP_DIRECT:
-	case GROUP_RING: break; // a ring is never chosen
+	case GROUP_RING: return is_mixed ? SPLIT_MIXED_RING : SPLIT_REDUCE_RING;
+	case GROUP_DIRECT: break;
 	}
 	return is_mixed ? SPLIT_MIXED_SCATTER : SPLIT_REDUCE_SCATTER;
 }
@@ -31,7 +31,7 @@ enum split_mode plan_best_mode(const struct cost_group *g)
 static void put_mode(enum split_mode mode, struct cost_group *g)
 {
 	g->mode = !split_has_lanes(mode) ? GROUP_GATHER : split_has_o_lanes(mode) ? GROUP_REDUCE : GROUP_MIXED;
-	g->sum_form = split_completes_all(mode) ? GROUP_ALL : split_is_star(mode) ? GROUP_HUB : GROUP_DIRECT;
+	g->sum_form = split_completes_all(mode) ? GROUP_ALL : split_is_star(mode) ? GROUP_HUB : split_is_ring(mode) ? GROUP_RING : GROUP_DIRECT;
 }
 
 // group_of_plan: false: a member is no device, or a hub passes on what is not gathered, which the cost model does not count.
