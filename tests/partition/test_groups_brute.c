@@ -51,7 +51,7 @@ static void try_forms(struct search *b)
 		return;
 	}
 	for (int32_t mode = GROUP_GATHER; mode <= GROUP_REDUCE; mode++) {
-		for (int32_t form = GROUP_DIRECT; form <= GROUP_ALL; form++) {
+		for (int32_t form = GROUP_DIRECT; form <= GROUP_RING; form++) {
 			g->mode = (enum group_mode)mode;
 			g->gather_form = mode == GROUP_GATHER && form == GROUP_HUB ? GROUP_HUB : GROUP_DIRECT;
 			g->sum_form = (enum group_form)form;

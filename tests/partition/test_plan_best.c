@@ -187,6 +187,17 @@ static void groups_come_with_their_members_and_are_timed_as_the_plan_there_is(vo
 	assert_int_equal(find(&t), OK);
 	assert_true(t.a.current_s == best_s && t.a.token_s == best_s);
 	assert_true(t.a.move_s == 0);
+	double ring_s = 0;
+	for (enum split_mode m = SPLIT_GATHER; m < N_SPLIT_MODES; m++) { // whatever it was placed in
+		current.stages[0].who.mode = m;
+		assert_int_equal(find(&t), OK);
+		assert_true(t.a.current_s >= best_s && t.a.current_s < INFINITY);
+		ring_s = m == SPLIT_MIXED_RING ? t.a.current_s : ring_s;
+	}
+	current.stages[0].who.mode = SPLIT_MIXED_SCATTER; // of two it is the same
+	assert_int_equal(find(&t), OK);
+	assert_true(t.a.current_s == ring_s);
+	current.stages[0].who.mode = SPLIT_MIXED;
 	current.stages[0].who.shares[1] /= 2;
 	assert_int_equal(find(&t), OK);
 	assert_true(t.a.current_s > best_s && t.a.current_s < INFINITY);

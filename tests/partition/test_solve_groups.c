@@ -1,4 +1,5 @@
 // Groups that the solver forms, and where it stops to.
+#include "partition/plan_best.h"
 #include "tests/support/solve_world.h"
 
 #define LAYERS 80
@@ -221,6 +222,32 @@ static void the_solver_switches_where_they_cross(void **state)
 	}
 }
 
+// Of four with a slow link between two, sums go round without it; a star asks more of its centre's port.
+static void sums_go_round_where_a_link_is_slow(void **state)
+{
+	(void)state;
+	struct world w;
+	struct solve_result r;
+	llama_world(&w, 4, 1e-5);
+	w.shape.split.o_block = w.shape.split.down_block = 256;
+	w.shape.split.o_lanes = w.shape.split.down_lanes = 4;
+	set_links(&w, 4, 1e-5, 125e6, 50e-6);
+	solve_ok(&w, &r);
+	assert_int_equal(r.plan.n_groups, 1);
+	assert_int_not_equal(r.plan.groups[0].sum_form, GROUP_RING);
+	w.links[1 * 4 + 3].rate = w.links[3 * 4 + 1].rate = 10e6;
+	solve_ok(&w, &r);
+	assert_int_equal(r.plan.n_groups, 1);
+	assert_int_equal(r.plan.groups[0].n_members, 4);
+	assert_int_equal(r.plan.groups[0].sum_form, GROUP_RING);
+	assert_int_equal(plan_best_mode(&r.plan.groups[0]), SPLIT_REDUCE_RING);
+	struct cost_case c = {.cluster = &w.cluster, .shape = &w.shape, .plan = &r.plan, .params = w.want.params};
+	w.links[1 * 4 + 3].rate = w.links[3 * 4 + 1].rate = 0; // nor does it need the two to reach each other
+	assert_int_equal(cost_check(&c, NULL), OK);
+	r.plan.groups[0].sum_form = GROUP_DIRECT;
+	assert_int_equal(cost_check(&c, NULL), ERR_RANGE);
+}
+
 // Llama 2 7B in Q4_0 on Raspberry Pi 5 over gigabit Ethernet. Published (distributed-llama): 441 ms a token on one. Assumed: memory is read at
 // 8.46 GB/s, what that row takes; a switch with 0.05 ms each way to it and 1 Gbit/s each way; 0.5 ms of software for a step of messages, where
 // the published program takes 0.8 to 1.3 ms for one of its synchronisations; nothing of a token's 128 positions of KV is left out.
@@ -391,6 +418,7 @@ int main(void)
 		cmocka_unit_test(pipelines_and_groups_cross_where_the_specification_says),
 		cmocka_unit_test(figures_of_the_specification_come_out),
 		cmocka_unit_test(the_solver_switches_where_they_cross),
+		cmocka_unit_test(sums_go_round_where_a_link_is_slow),
 		cmocka_unit_test(raspberry_pis_are_used_well),
 		cmocka_unit_test(far_pairs_become_a_ring_of_two_groups),
 		cmocka_unit_test(shares_follow_rates),
