@@ -129,7 +129,8 @@ static const struct option table[] = {
 			"tensor-parallel group of machines computes, and the same bits"},
 	{.flag = "--tp-mode", .key = "cluster.tp_mode", .commands = FOR_RUN | FOR_SERVE, .kind = OPTION_ENUM, .offset = AT(tp_mode), .choices = tp_words, .preset = "gather", .placeholder = "MODE",
 		.help = "what members of --tp, or of a group in --place, send each other: rows everywhere (gather), sums for the second half of a layer (mixed) or for "
-			"both (reduce: where heads allow), which every member completes, the first one (-star), or each for its rows (-scatter)"},
+			"both (reduce: where heads allow), which every member completes, the first one (-star), or each for its rows (-scatter), or that go round, from each "
+			"to the next (-ring)"},
 	{.flag = "--tp-payload", .key = "cluster.tp_payload", .commands = FOR_RUN | FOR_SERVE, .kind = OPTION_ENUM, .offset = AT(tp_payload), .choices = wire_words,
 		.preset = "f32", .placeholder = "TYPE",
 		.help = "what sums of the modes mixed and reduce are rounded to on their way (bf16 or q8): fewer bytes, and other bits than one machine's"},

@@ -49,7 +49,7 @@ def test_a_group_gives_one_hash(cluster, place, names):
 
 
 @pytest.mark.deadline(240)
-@pytest.mark.parametrize("mode", ["mixed", "mixed-star", "reduce", "reduce-scatter"])
+@pytest.mark.parametrize("mode", ["mixed", "mixed-star", "reduce", "reduce-scatter", "mixed-ring", "reduce-ring"])
 def test_members_that_send_sums_give_the_same_hash(cluster, mode):
     alone = cluster.run_alone(PROMPT, n=6)
     group(cluster, "a:2+b:1+c:1=30", "abc", "--tp-mode", mode)
@@ -91,12 +91,14 @@ def test_members_that_cannot_reach_each_other_do_it_through_the_coordinator(clus
 
 @pytest.mark.covering
 @pytest.mark.deadline(240)
-@pytest.mark.parametrize("place, names", [("a=10,b:2+c:1=20", "abc"), ("a=10,b=20", "ab")], ids=["a group", "one machine"])
-def test_the_output_head_may_be_where_the_last_layers_are(cluster, place, names):
+@pytest.mark.parametrize("place, names, mode", [("a=10,b:2+c:1=20", "abc", ()), ("a=10,b=20", "ab", ()),
+                                                ("a:2+b:1+c:1=30", "abc", ("--tp-mode", "reduce-ring"))],
+                         ids=["a group", "one machine", "a ring of members"])
+def test_the_output_head_may_be_where_the_last_layers_are(cluster, place, names, mode):
     """With a hash all logits travel, without one the best candidates: the tokens are those of a head of the coordinator's own."""
     words = (("--temp", 0), ("--temp", 0.9, "--top-k", 40, "--seed", 7), ("--temp", 0.9, "--top-k", 0, "--seed", 7))
     alone, short = [cluster.run_alone(PROMPT, "--no-logits-hash", *w, n=12) for w in words], cluster.run_alone(PROMPT, n=4)
-    group(cluster, place, names, "--head", "last")
+    group(cluster, place, names, "--head", "last", *mode)
     for w, one in zip(words, alone):
         assert cluster.run(PROMPT, "--no-logits-hash", *w, n=12)["output_ids"] == one["output_ids"]
     same(cluster.run(PROMPT, n=4), short)
@@ -234,6 +236,21 @@ def test_members_send_the_bytes_that_the_rules_name(cluster):
     payload = 2 * payload_of(3, 512, 192) / 1024
     assert "b: is in a group of 3, with 1 of 3 parts of each layer; sends the others %.1f KiB a token, and %.1f of headers and encryption\n" % (
         payload, g["overhead"] / n_tokens / 1024) in text
+
+
+@pytest.mark.deadline(240)
+def test_members_of_a_ring_send_the_next_one_what_the_rule_names(cluster):
+    """Lanes of down's sum: 0 to 2, 3 and 4, 5 to 7. Of each output two nodes start; a's hop with those of c carries four, as nothing of them can be
+    joined, the others' (lanes 0 to 4 and 3 to 7) two. Then two hops with a third of the outputs each."""
+    group(cluster, "a:1+b:1+c:1=30", "abc", "--tp-mode", "mixed-ring")
+    got = cluster.run(PROMPT, n=8)
+    n_tokens = len(got["prompt_ids"]) + len(got["output_ids"]) - 1
+    status = wait_passed(cluster, "abc", 30 * (2 + 4), n_tokens)
+    for name, n_nodes in (("a", 2 + 4), ("b", 2 + 2), ("c", 2 + 2)):
+        g = node_of(status, name)["group"]
+        gathered = 2 * (payload_of(3, 0, 192) - 30 * 192 * 4)
+        assert g["part_bytes"] == n_tokens * (gathered + 30 * (n_nodes + 2) * 192 * 4)
+        assert g["frames"] == g["forwards"] * (30 * (2 * 2 + 4) + (2 if name == "a" else 0))
 
 
 @pytest.mark.deadline(240)

@@ -10,14 +10,15 @@ PROMPT = "The quick brown fox jumps over the lazy dog and"
 @pytest.mark.parametrize("options", [("--tp", "3:2:1"), ("--tp", "1:1:1:1:1:1:1"), ("--tp", "0:4:3"), ("--tp", "2:1", "--wire", "bf16"),
                                      ("--tp", "1:1", "--tp-mode", "mixed"), ("--tp", "3:2:1", "--tp-mode", "mixed-star"),
                                      ("--tp", "1:2:3", "--tp-mode", "mixed-scatter"), ("--tp", "1:3", "--tp-mode", "reduce"),
-                                     ("--tp", "1:2:1", "--tp-mode", "reduce-scatter"), ("--tp", "1:1", "--mem", "150M", "--ctx", "256")])
+                                     ("--tp", "1:2:1", "--tp-mode", "reduce-scatter"), ("--tp", "3:1:2:1", "--tp-mode", "mixed-ring"),
+                                     ("--tp", "1:2:1", "--tp-mode", "reduce-ring"), ("--tp", "1:1", "--mem", "150M", "--ctx", "256")])
 def test_members_give_the_bits_of_one_machine(cluster, options):
     wire = options[2:] if "--wire" in options else ()
     alone, shared = cluster.run_alone(PROMPT, *wire), cluster.run_alone(PROMPT, *options)
     assert shared["output_ids"] == alone["output_ids"]
     assert shared["logits_hash"] == alone["logits_hash"]
     assert shared["tp"]["members"] == len(options[1].split(":"))
-    per_layer = {"mixed": 3, "reduce": 2}.get(options[3] if "--tp-mode" in options else "", 4)
+    per_layer = {"mixed": 3, "reduce": 2, "mixed-ring": 2 + 6, "reduce-ring": 8}.get(options[3] if "--tp-mode" in options else "", 4)
     assert shared["tp"]["exchanges"] % (per_layer * 30) == 0
     assert all(shared["tp"]["received_bytes"])
 
