@@ -462,11 +462,11 @@ static void hops_out_of_turn_close_the_link(void **state)
 	} bad[] = {
 		{SPLIT_REDUCE_RING, 2, 1, 2}, // not the one before
 		{SPLIT_REDUCE_RING, 0, 1, 1}, // again, into what the engine reads
-		{SPLIT_REDUCE_RING, 0, 2, 1}, // likewise
-		{SPLIT_REDUCE_RING, 2, 2, 1},
+		{SPLIT_REDUCE_RING, 0, 1 + NODE_FORWARDS_MAX, 1}, // likewise
+		{SPLIT_REDUCE_RING, 2, 1 + NODE_FORWARDS_MAX, 1},
 		{SPLIT_REDUCE_RING, 0, 1, 4}, // further than one can be that needs this member's part in exchange 1
 		{SPLIT_REDUCE_RING, 0, 1, 5}, // and than there are buffers
-		{SPLIT_REDUCE_RING, 0, 2, 2},
+		{SPLIT_REDUCE_RING, 0, 1 + NODE_FORWARDS_MAX, 2},
 		{SPLIT_MIXED_RING, 0, 1, 3}, // exchange 2 is everybody's
 		{SPLIT_MIXED_RING, 2, 1, 3},
 	};
