@@ -284,12 +284,6 @@ static struct residency_limits limits_within(const struct node_runtime *rt, cons
 	return out;
 }
 
-// n_parts_of returns how many part buffers a group's member needs.
-static int32_t n_parts_of(const struct rt_job *j)
-{
-	return n_members_of(j) > 0 ? node_part_bufs(j->split.mode, j->split.n_members) : 0;
-}
-
 // set_limits parts the stage's memory: what it needs beside its weights, and the rest for them. ERR_LIMIT: it does not fit.
 static enum err set_limits(struct rt_job *j, uint64_t *stage_bytes)
 {
@@ -299,7 +293,7 @@ static enum err set_limits(struct rt_job *j, uint64_t *stage_bytes)
 	if (e != OK)
 		return e;
 	// As much may wait in links as lies in buffers; and of a group's parts, to each member the last one and the next of each forward.
-	uint64_t frames = 2 * ((uint64_t)j->bufs_bytes + (uint64_t)n_parts_of(j) * size.part_bytes);
+	uint64_t frames = 2 * ((uint64_t)j->bufs_bytes + (uint64_t)node_part_bufs(j->split.mode, n_members_of(j)) * size.part_bytes);
 	uint64_t to_disk = j->rt->kept_disk != NULL ? kept_disk_bytes(j->rt->new_buf_bytes) : 0;
 	uint64_t bytes = size.bytes + frames + to_disk;
 	j->size = (struct stage_size){.whole = size.weight_bytes, .least = size.weight_least, .rest = size.kv_bytes + frames};
@@ -335,7 +329,7 @@ static enum err open_parts(struct rt_job *j)
 			j->part_bytes >> 20, PART_BYTES_MAX >> 20);
 	if (j->part_bytes == 0)
 		return OK;
-	j->parts = malloc((size_t)n_parts_of(j) * j->part_bytes);
+	j->parts = malloc((size_t)node_part_bufs(j->split.mode, n_members_of(j)) * j->part_bytes);
 	return j->parts != NULL ? OK : errmsg_fail(&j->em, ERR_NOMEM, "no memory for what members of a group send each other");
 }
 
