@@ -445,6 +445,9 @@ int64_t placement_deadline_ns(const struct coordinator *c);
 int32_t placement_n_spares(const struct coordinator *c); // members that stand by
 // placement_layers returns how many layers' worth of memory a place of a stage takes.
 int32_t placement_layers(const struct plan_stage *st, int32_t place);
+// placement_can_take: as far as is known it has memory for that place. A member of a group may have fewer KV heads than its share of the layers, so that
+// its cap alone says nothing.
+bool placement_can_take(const struct coordinator *c, const struct member *m, const struct plan_stage *st, int32_t place);
 // placement_is_enough: before its first plan a cluster waits for n_nodes_min; `why` says how many are there.
 bool placement_is_enough(const struct coordinator *c, char why[REASON_CAP]);
 

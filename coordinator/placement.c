@@ -30,8 +30,7 @@ static bool can_hold(const struct member *m, int32_t n_layers)
 	return m->hello.layers_max == 0 || m->hello.layers_max >= n_layers;
 }
 
-// can_take: a member of a group may have fewer KV heads than its share of the layers, so that its cap alone says nothing.
-static bool can_take(const struct coordinator *c, const struct member *m, const struct plan_stage *st, int32_t place)
+bool placement_can_take(const struct coordinator *c, const struct member *m, const struct plan_stage *st, int32_t place)
 {
 	return st->who.n > 1 ? can_hold(m, placement_layers(st, place)) : layer_spans_count(&st->layers) <= member_layers_max(c, m);
 }
@@ -53,7 +52,7 @@ static int32_t find_spare(const struct coordinator *c, const struct plan *p, str
 	int32_t best = -1;
 	for (int32_t i = 0; i < c->n_members; i++) {
 		const struct member *m = &c->members[i];
-		if (is_spare(m) && can_take(c, m, st, at.place) && (best < 0 || is_better(m, &c->members[best], st, at.place)) && plan_find(p, m->record.id) == NULL)
+		if (is_spare(m) && placement_can_take(c, m, st, at.place) && (best < 0 || is_better(m, &c->members[best], st, at.place)) && plan_find(p, m->record.id) == NULL)
 			best = i;
 	}
 	return best;

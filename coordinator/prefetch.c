@@ -59,7 +59,7 @@ static bool is_eligible(const struct chain *ch, const struct member *m)
 static bool can_take(const struct coordinator *c, const struct member *m, const struct plan_stage *st)
 {
 	int32_t place = plan_group_find(&st->who, m->record.id);
-	return prefetch_holds(m, st, place) && member_layers_max(c, m) >= placement_layers(st, place);
+	return prefetch_holds(m, st, place) && placement_can_take(c, m, st, place);
 }
 
 // drop_unable takes out who cannot have its part of the plan now. Returns how many.
