@@ -595,7 +595,7 @@ void engine_weight_stats(struct engine *e, struct residency_stats *out)
 		return;
 	out->read_bytes += x.read_bytes;
 	out->wasted_bytes += x.wasted_bytes;
-	out->read_ns += x.stall_ns; // at least: what is guessed right is read beside computing
+	out->read_ns += x.read_ns;
 	out->stall_ns += x.stall_ns;
 }
 

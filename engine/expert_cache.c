@@ -100,6 +100,7 @@ static void *reading_thread(void *ctx)
 	pthread_mutex_lock(&c->mutex);
 	while (!c->is_stopping) {
 		int n = 0;
+		int64_t begin_ns = thread_clock_ns();
 		for (struct slot *s; n < READS_AT_ONCE && (s = next_wanted(c)) != NULL; n++) {
 			if (n > 0 && s->n_holds == 0)
 				break; // what somebody waits for is not kept up
@@ -108,6 +109,8 @@ static void *reading_thread(void *ctx)
 		}
 		for (int i = 0; i < n; i++)
 			finish_read(c, begun[i]);
+		if (n > 0)
+			c->stats.read_ns += thread_clock_ns() - begin_ns;
 		if (n == 0 && !c->is_stopping)
 			pthread_cond_wait(&c->work, &c->mutex);
 	}

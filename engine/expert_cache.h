@@ -33,6 +33,7 @@ struct expert_cache_stats {
 	uint64_t ahead_bytes;    // of them, read ahead
 	uint64_t wasted_bytes;   // of those, let go unused
 	uint64_t unused_bytes;   // of those, here and not used yet
+	int64_t read_ns;         // time during which something was read
 	int64_t stall_ns;        // time that expert_cache_acquire waited
 };
 
