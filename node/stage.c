@@ -224,9 +224,10 @@ static bool wants_output(const struct step *s)
 	return step_reply_want(s->reply) != HEAD_NOTHING;
 }
 
-static bool has_span(const struct node *n, int32_t round)
+// is_to_the_end: the last layer of this round's span is computed.
+static bool is_to_the_end(const struct node *n, int32_t round, const struct task *t)
 {
-	return n->plan.layers.at[round].begin < n->plan.layers.at[round].end;
+	return has_layers(t) && t->layer_end == n->plan.layers.at[round].end;
 }
 
 static const char *step_fault(const struct node *n, const struct step *s)
@@ -240,9 +241,10 @@ static const char *step_fault(const struct node *n, const struct step *s)
 		return "a step for another stage";
 	if (s->wire != n->plan.wire || s->n_tokens > (uint32_t)n->plan.chunk_max)
 		return "a step of another wire type or size than the plan's";
-	if (wants_output(s) && (!n->plan.has_output || (span_behind(n, s->dst_span) == SPAN_HEAD && !has_span(n, round))))
-		return "a step that wants logits of a stage without the output head";
-	if (s->payload_len != (task_of(n, s).from_payload ? s->n_tokens * stage_row_bytes(n) : 0))
+	struct task t = task_of(n, s);
+	if (wants_output(s) && (!n->plan.has_output || (span_behind(n, s->dst_span) == SPAN_HEAD && !is_to_the_end(n, round, &t))))
+		return "a step that wants logits of a stage without the output head, or without computing its last layer";
+	if (s->payload_len != (t.from_payload ? s->n_tokens * stage_row_bytes(n) : 0))
 		return "a hidden state of the wrong size";
 	if (s->slot >= (uint32_t)n->plan.n_slots || s->pos + s->n_tokens > (uint32_t)n->plan.ctx_len)
 		return "a slot or position outside the plan";
