@@ -74,7 +74,7 @@ bool node_runtime_weight_stats(const struct node_runtime *rt, struct residency_s
 
 // node_runtime_weights tells what the weights of the stage may take while nobody else needs memory, and the least that serves; 0 while it holds no layers.
 void node_runtime_weights(const struct node_runtime *rt, uint64_t *full, uint64_t *least);
-// node_runtime_hold limits what they take (UINT64_MAX: not at all), between two batches; what does not fit is streamed. The coordinator is told a cap that
+// node_runtime_hold limits what they take (UINT64_MAX: not at all), between two turns of computing; what does not fit is streamed. The coordinator is told a cap that
 // leaves no more.
 void node_runtime_hold(struct node_runtime *rt, uint64_t bytes);
 

@@ -11,20 +11,6 @@ bool runtime_is_computing(const struct node_runtime *rt)
 	return false;
 }
 
-bool runtime_in_turns(const struct node_runtime *rt)
-{
-	for (int32_t i = 0; i < NODE_FORWARDS_MAX; i++)
-		if (rt->forwards[i].in_turns)
-			return true;
-	return false;
-}
-
-void runtime_end_turns(struct node_runtime *rt)
-{
-	for (int32_t i = 0; i < NODE_FORWARDS_MAX; i++)
-		rt->forwards[i].in_turns = false;
-}
-
 // stalls returns for how long computing has waited for the disk so far. On the worker, like the two below.
 static int64_t stalls(const struct node_runtime *rt)
 {
@@ -100,7 +86,6 @@ void runtime_on_forward(void *ctx)
 		runtime_step(j->rt, &ev);
 		return;
 	}
-	j->in_turns = false;
 	for (int32_t i = 0; i < j->n_items; i++) {
 		j->errs[i] = j->items[i].err;
 		j->texts[i] = j->items[i].em.text;
@@ -115,7 +100,6 @@ void runtime_on_forward(void *ctx)
 	ev.u.forward_done.was_cut = j->rt->n_members > 0 && j->turn.was_cut;
 	runtime_step(j->rt, &ev);
 	runtime_leave_if_changed(j->rt, j->errs[0]);
-	runtime_pump_hold(j->rt);
 }
 
 void runtime_fx_forward(struct node_runtime *rt, const struct node_effect *f)
@@ -136,7 +120,6 @@ void runtime_fx_forward(struct node_runtime *rt, const struct node_effect *f)
 	j->which = -1;
 	j->turn.forward = f->u.forward.forward;
 	j->turn.is_behind = f->u.forward.is_behind;
-	j->in_turns = rt->n_members > 0;
 	runtime_job_start(rt, j, rt->n_members > 0 ? run_turn : run_forward);
 }
 

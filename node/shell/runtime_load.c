@@ -124,7 +124,6 @@ void runtime_on_load(void *ctx)
 	rt->limits = j->limits;
 	rt->held = j->hold;
 	rt->holding.err = OK;
-	runtime_end_turns(rt);
 	j->bufs = j->parts = NULL;
 	j->work = NULL;
 	struct node_event ev = {.type = NODE_EV_LOADED};
@@ -297,7 +296,6 @@ void runtime_fx_unload(struct node_runtime *rt)
 	else
 		stage_work_close(rt->work);
 	rt->work = NULL;
-	runtime_end_turns(rt);
 	free(rt->bufs);
 	rt->bufs = NULL;
 	free(rt->parts);

@@ -32,7 +32,6 @@ struct rt_job {
 	int64_t begin_ns, end_ns, stall_ns; // on the worker, with its rest
 	int32_t which;          // CONTINUE: part buffers with what the others contribute
 	struct stage_turn turn; // of a group
-	bool in_turns;          // it has begun and not ended
 	// LOAD
 	struct engine_config config;
 	struct stage_work *old, *work;
@@ -100,9 +99,6 @@ void runtime_leave_if_changed(struct node_runtime *rt, enum err err);
 void runtime_fx_forward(struct node_runtime *rt, const struct node_effect *f);
 void runtime_fx_continue(struct node_runtime *rt, const struct node_effect *f);
 bool runtime_is_computing(const struct node_runtime *rt);
-// runtime_in_turns tells whether a group's forward has begun and not ended: the engine's weights are in use, also while it waits in an exchange.
-bool runtime_in_turns(const struct node_runtime *rt);
-void runtime_end_turns(struct node_runtime *rt);
 // runtime_on_forward and its like: a job (rt_job, or node_runtime) is done.
 void runtime_on_forward(void *ctx);
 

@@ -100,12 +100,13 @@ void runtime_on_hold(void *ctx)
 	runtime_pump_hold(rt);
 }
 
-// Between the exchanges of a group's forward the weights are in use.
+// On the worker it is between two turns of computing: nothing keeps a view of weights from one to the next. A moment in which no forward of a group is
+// under way can be long in coming.
 void runtime_pump_hold(struct node_runtime *rt)
 {
 	struct rt_job *j = &rt->holding;
 	bool is_other = rt->hold != rt->held && (rt->hold < rt->size.whole || rt->held < rt->size.whole);
-	if (!is_other || rt->work == NULL || j->is_busy || rt->load.is_busy || runtime_in_turns(rt) || j->err != OK || rt->is_closing)
+	if (!is_other || rt->work == NULL || j->is_busy || rt->load.is_busy || j->err != OK || rt->is_closing)
 		return;
 	(void)node_runtime_weight_stats(rt, &rt->before);
 	j->work = rt->work;

@@ -61,14 +61,15 @@ def test_a_node_gives_way_to_programs_that_are_short_of_memory(cluster, tmp_path
     assert re.search(r"^a: .*gives way to programs that are short of memory: holds [\d.]+ of [\d.]+ MiB$", told, re.M), told
 
 
-def test_members_of_a_group_give_way_between_steps_and_answers_go_on(cluster, tmp_path, short_memory):
+def test_members_of_a_group_give_way_between_turns_and_answers_go_on(cluster, tmp_path, short_memory):
     pressure = tmp_path / "pressure"
     pressure.write_text(SHORT.replace("23", "0"))
     wanted = cluster.run_alone(PROMPT, n=60)
-    cluster.serve("--place", "a:1+b:2=30", "--no-node", "--nodes", "2", "--slots", "1", "--ctx", "512", "--prefill-chunk", "16", "--no-give-way")
+    cluster.serve("--place", "a:1+b:2=30", "--no-node", "--nodes", "2", "--slots", "2", "--ctx", "512", "--prefill-chunk", "16", "--no-give-way")
     nodes = [cluster.join(name, env={"LD_PRELOAD": str(short_memory), "SHORT_MEMORY_PRESSURE": str(pressure)}) for name in "ab"]
     cluster.wait_ready()
     epoch = cluster.status()["plan_epoch"]
+    cluster.start_run("beside", PROMPT, n=400)  # another forward is under way all the time
     pressure.write_text(SHORT)
     while not all("weights: " in n.log() for n in nodes):  # both have loaded theirs anew
         got = cluster.run(PROMPT, n=60)
