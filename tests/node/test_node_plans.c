@@ -315,6 +315,41 @@ static void what_a_step_failed_of_decides_what_the_coordinator_does(void **state
 	}
 }
 
+// begin_with_output gives this machine the last stage of two, with lm_head, and sends it a step that wants candidates and names layers.
+static void begin_with_output(struct host *h, uint16_t layer_begin, uint16_t layer_end)
+{
+	struct msg m = {.type = MSG_PLAN};
+	uint8_t bytes[FRAME_STEP_BYTES + HIDDEN * 4] = {0};
+	start(h);
+	m.u.plan = (struct msg_plan){.epoch = {1}, .n_stages = 2, .stage = 1, .layers = {1, {{2, 4}}}, .n_slots = 2, .ctx_len = 16, .chunk_max = 4,
+		.hop_credits = CREDITS, .has_output = true, .prev = peer(h, 1)};
+	control_on(h, h->control, &m);
+	loaded(h, OK);
+	uint32_t prev = up(h, 1, NODE_LINK_DATA);
+	bool has_rows = layer_begin <= 2 && (layer_end == 0 || layer_end > 2);
+	struct step s = {.reply = REPLY_BEST, .flags = STEP_FIRST, .src_span = 0, .dst_span = 1, .epoch = {1}, .session = {7}, .slot = 1, .n_tokens = 1,
+		.layer_begin = layer_begin, .layer_end = layer_end, .payload_len = has_rows ? HIDDEN * 4 : 0};
+	step_encode(&s, bytes);
+	frame(h, prev, bytes, FRAME_STEP_BYTES + s.payload_len);
+}
+
+static void logits_are_of_the_last_layer_or_of_nothing(void **state)
+{
+	(void)state;
+	struct host h;
+	begin_with_output(&h, 0, 0);
+	assert_int_equal(find_fx(&h, NODE_FX_FORWARD, 0)->u.forward.items[0].want, HEAD_BEST);
+	stop(&h);
+	static const uint16_t bad[][2] = {{0, 3}, {0, 2}, {4, 8}, {3, 3}};
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		begin_with_output(&h, bad[i][0], bad[i][1]);
+		assert_int_equal(count_fx(&h, NODE_FX_FORWARD) + count_fx(&h, NODE_FX_FETCH), 0);
+		assert_int_equal(count_fx(&h, NODE_FX_CLOSE), 1);
+		assert_int_equal(status(&h).n_bufs_used, 0);
+		stop(&h);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -330,6 +365,7 @@ int main(void)
 		cmocka_unit_test(round_trips_to_neighbours_are_told_to_the_coordinator),
 		cmocka_unit_test(each_step_of_a_batch_that_fails_is_told_with_its_own_words),
 		cmocka_unit_test(what_a_step_failed_of_decides_what_the_coordinator_does),
+		cmocka_unit_test(logits_are_of_the_last_layer_or_of_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
