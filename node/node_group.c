@@ -75,7 +75,8 @@ bool node_group_holds(const struct node *n, int32_t slot, int32_t layer_begin, i
 struct node_forward *node_group_next(struct node *n)
 {
 	struct node_forward *f = place_of(n, n->group.n_begun + 1);
-	return f->id == 0 ? f : NULL;
+	bool is_streaming = n->report.weights.streamed > 0; // two would let go what is read for the other
+	return f->id == 0 && (!is_streaming || !stage_has_forward(n)) ? f : NULL;
 }
 
 static int32_t n_ways(const struct node *n)

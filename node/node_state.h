@@ -324,7 +324,7 @@ void stage_requeue_running(struct node *n, uint64_t failed, struct node_effects 
 void node_group_reset(struct node *n);
 // node_group_begin: the lead computes the items of n->at.
 void node_group_begin(struct node *n, const struct part_start *s, struct node_effects *fx);
-// node_group_next returns where the lead's next forward goes; NULL: as many as may be are under way.
+// node_group_next returns where the lead's next forward goes; NULL: as many as may be are under way: one, where weights are streamed here.
 struct node_forward *node_group_next(struct node *n);
 // node_group_holds: another forward under way uses this slot, and what would come behind it has to wait.
 bool node_group_holds(const struct node *n, int32_t slot, int32_t layer_begin, int32_t layer_end);

@@ -61,6 +61,7 @@ struct machine {
 	bool is_loading;
 	uint32_t load_id;
 	struct fake_forward forwards[NODE_FORWARDS_MAX];
+	uint64_t streamed; // bytes of its weights
 	uint64_t n_given, n_behind;
 	uint64_t n_forwards, n_broken, n_not_kept, n_non_finite;
 };
@@ -247,6 +248,7 @@ static void end_forward(struct world *w, int32_t place, struct fake_forward *f, 
 	ev.u.forward_done.id = f->id;
 	ev.u.forward_done.errs = errs;
 	ev.u.forward_done.was_cut = all != OK;
+	ev.u.forward_done.weights.streamed = m->streamed;
 	step(w, place, &ev);
 }
 
@@ -626,6 +628,27 @@ static void chunks_of_a_prompt_are_under_way_behind_each_other(void **state)
 	assert_true(n_behind > 60);
 }
 
+// Two at once would read each layer for one and let it go before the other needs it.
+static void a_lead_that_streams_has_one_forward_at_a_time(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		struct world w;
+		uint64_t want = 0;
+		start(&w, 3, -1, seed);
+		w.m[0].streamed = 1;
+		struct node_event ev = {.type = NODE_EV_WEIGHTS, .u.weights = {.reader = 1, .streamed = 1}};
+		step(&w, 0, &ev);
+		for (uint32_t seq = 0; seq < 4; seq++)
+			want = ask(&w, 9, seq, seq * CHUNK, CHUNK);
+		settle(&w);
+		assert_int_equal(w.n_replies, 4);
+		assert_true(w.reply == want);
+		assert_int_equal(w.m[0].n_behind, 0);
+		stop(&w);
+	}
+}
+
 static void bytes_sent_are_those_that_the_split_says(void **state)
 {
 	(void)state;
@@ -756,6 +779,7 @@ int main(void)
 		cmocka_unit_test(forwards_of_a_ring_follow_each_other),
 		cmocka_unit_test(several_streams_are_computed_together),
 		cmocka_unit_test(chunks_of_a_prompt_are_under_way_behind_each_other),
+		cmocka_unit_test(a_lead_that_streams_has_one_forward_at_a_time),
 		cmocka_unit_test(bytes_sent_are_those_that_the_split_says),
 		cmocka_unit_test(an_item_that_fails_in_one_member_fails_and_no_other_does),
 		cmocka_unit_test(a_member_that_cannot_begin_voids_the_forward_for_all),
