@@ -68,11 +68,12 @@ const struct device_rate *device_profile_find(const struct device_profile *p, en
 	return NULL;
 }
 
+bool device_profile_reads_direct(const struct device_profile *p)
+{
+	return p->reader == 2 || (p->reader == 0 && p->disk_direct_bps > p->disk_mmap_bps);
+}
+
 uint64_t device_profile_disk_bps(const struct device_profile *p)
 {
-	if (p->reader == 1)
-		return p->disk_mmap_bps;
-	if (p->reader == 2)
-		return p->disk_direct_bps;
-	return p->disk_mmap_bps > p->disk_direct_bps ? p->disk_mmap_bps : p->disk_direct_bps;
+	return device_profile_reads_direct(p) ? p->disk_direct_bps : p->disk_mmap_bps;
 }

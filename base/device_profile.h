@@ -67,6 +67,8 @@ struct device_profile {
 MUST_USE enum err device_profile_check(const struct device_profile *p, struct errmsg *em);
 // device_profile_find returns the rates of a type, or NULL.
 const struct device_rate *device_profile_find(const struct device_profile *p, enum dtype type);
+// device_profile_reads_direct tells whether weights that do not fit are read past the page cache, into memory of the program's own.
+bool device_profile_reads_direct(const struct device_profile *p);
 // device_profile_disk_bps returns the rate of the reader that is used.
 uint64_t device_profile_disk_bps(const struct device_profile *p);
 

@@ -230,7 +230,7 @@ static enum err offer_profile(struct cluster_host *h, const struct options *o, s
 	if (e != OK)
 		return e;
 	h->profile.log = h->log;
-	host_profile_set_memory(&h->profile, o, h->budget.node.bytes, h->budget.keep_bytes);
+	host_profile_set_memory(&h->profile, o, &h->budget.node, h->budget.keep_bytes);
 	if (o->no_node && host_profile_load(&h->profile, &h->profile.known, &when_s) == OK)
 		p->profile = &h->profile.known;
 	return OK;

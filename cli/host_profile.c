@@ -40,15 +40,23 @@ static uint64_t compute_bytes(const struct host_profile *h)
 	return h->config.model != NULL && stage_work_measure(&c, &size, &em) == OK ? size.bytes - size.kv_bytes : 0;
 }
 
-void host_profile_set_memory(struct host_profile *h, const struct options *o, uint64_t node_bytes, uint64_t keep_bytes)
+static uint64_t reserved_of(const struct options *o, uint64_t node_bytes)
+{
+	return node_bytes < o->mem ? o->mem - node_bytes : 0;
+}
+
+void host_profile_set_memory(struct host_profile *h, const struct options *o, const struct node_memory *node, uint64_t keep_bytes)
 {
 	struct process_memory now = {0};
 	struct errmsg em;
+	uint64_t compute = compute_bytes(h);
 	h->cap_bytes = o->mem;
-	if (o->mem > 0 && node_bytes > 0)
-		h->reserved_bytes = (node_bytes < o->mem ? o->mem - node_bytes : 0) + compute_bytes(h);
-	else if (process_memory_read(&now, &em) == OK)
-		h->reserved_bytes = now.anon_bytes + ROOM_BYTES + keep_bytes + compute_bytes(h);
+	if (o->mem > 0 && node != NULL && node->is_capped) {
+		h->reserved_bytes = reserved_of(o, node->bytes) + compute;
+		h->reserved_direct_bytes = reserved_of(o, node->anon_bytes) + compute;
+	} else if (process_memory_read(&now, &em) == OK) {
+		h->reserved_bytes = h->reserved_direct_bytes = now.anon_bytes + ROOM_BYTES + keep_bytes + compute;
+	}
 }
 
 void host_profile_complete(const struct host_profile *h, struct device_profile *p)
@@ -60,8 +68,8 @@ void host_profile_complete(const struct host_profile *h, struct device_profile *
 		p->rates[i].prefill_flops = (uint64_t)((double)p->rates[i].prefill_flops / h->slowdown);
 	}
 	p->cap_bytes = h->cap_bytes;
-	p->reserved_bytes = h->reserved_bytes;
 	p->reader = h->reader;
+	p->reserved_bytes = device_profile_reads_direct(p) ? h->reserved_direct_bytes : h->reserved_bytes;
 }
 
 enum err host_profile_load(const struct host_profile *h, struct device_profile *out, int64_t *when_s)

@@ -16,7 +16,8 @@ struct host_profile {
 	struct probe_config config;          // of measuring
 	char folder[HOST_PROFILE_PATH_CAP];  // of the cache
 	char key[PROBE_KEY_CAP];
-	uint64_t cap_bytes, reserved_bytes;
+	uint64_t cap_bytes;
+	uint64_t reserved_bytes, reserved_direct_bytes; // the second one where weights lie in memory of our own
 	uint32_t reader;
 	double slowdown;              // of the worker (--slowdown): a machine that stands for a slower one
 	const struct log *log;
@@ -27,8 +28,8 @@ struct host_profile {
 // host_profile_init fills all but memory, which host_profile_set_memory does. model may be NULL; has_weights: all its bytes are in its file.
 MUST_USE enum err host_profile_init(const struct options *o, const struct model *model, bool has_weights, struct worker *worker, struct host_profile *h,
 	struct errmsg *em);
-// host_profile_set_memory: node_bytes is what a cap leaves a stage, all that a stage needs included; 0: no cap.
-void host_profile_set_memory(struct host_profile *h, const struct options *o, uint64_t node_bytes, uint64_t keep_bytes);
+// host_profile_set_memory: node is what a cap leaves a stage, all that a stage needs included; NULL, or without a cap: what is free is the limit.
+void host_profile_set_memory(struct host_profile *h, const struct options *o, const struct node_memory *node, uint64_t keep_bytes);
 // host_profile_load takes a cached profile, with the memory of this process. ERR_NOT_FOUND.
 MUST_USE enum err host_profile_load(const struct host_profile *h, struct device_profile *out, int64_t *when_s);
 // host_profile_complete adds to a measured profile what this process may take.

@@ -400,7 +400,7 @@ static enum err open_node(struct joining *j, struct errmsg *em)
 	enum err e = host_profile_init(o, j->model, o->model != NULL, j->worker, &j->profile, em);
 	if (e == OK) {
 		j->profile.log = j->ctx->log;
-		host_profile_set_memory(&j->profile, o, j->budget.node.bytes, j->budget.keep_bytes);
+		host_profile_set_memory(&j->profile, o, &j->budget.node, j->budget.keep_bytes);
 		host_profile_offer(&j->profile, o, &p);
 		e = host_port_explain(node_runtime_open(&p, &j->node, em), "--listen", em);
 	}

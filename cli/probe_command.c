@@ -117,7 +117,7 @@ static enum err probe_machine(struct probing *pr, struct errmsg *em)
 		return e;
 	pr->host.config.bytes_max = o->mem;
 	probe_cache_key(&pr->host.config, HEARTH_VERSION, pr->host.key);
-	host_profile_set_memory(&pr->host, o, 0, 0);
+	host_profile_set_memory(&pr->host, o, NULL, 0);
 	pr->is_cached = !o->fresh && host_profile_load(&pr->host, &pr->profile, &pr->when_s) == OK;
 	return pr->is_cached ? OK : measure(pr, em);
 }

@@ -1,6 +1,7 @@
 // How a process parts its cap: what it may take beside weights is taken from them before anything is loaded.
 #include "cli/host_budget.h"
 
+#include "cli/host_profile.h"
 #include "coordinator/shell/coord_blocks.h"
 #include "node/shell/kept_disk.h"
 #include "node/shell/node_blocks.h"
@@ -149,6 +150,29 @@ static void a_cap_that_blocks_alone_fill_is_refused(void **state)
 	assert_non_null(strstr(em.text, "blocks of the model "));
 }
 
+// room_told is what a plan is made with: of a machine whose disk is faster one way or the other.
+static uint64_t room_told(const struct host_profile *h, uint32_t reader, uint64_t mmap_bps, uint64_t direct_bps)
+{
+	struct host_profile with = *h;
+	struct device_profile p = {.disk_mmap_bps = mmap_bps, .disk_direct_bps = direct_bps};
+	with.reader = reader;
+	host_profile_complete(&with, &p);
+	return p.cap_bytes - p.reserved_bytes;
+}
+
+static void a_plan_is_made_with_what_the_reader_may_take(void **state)
+{
+	struct world *w = *state;
+	struct host_budget b = join_budget(w, "--mem 400M");
+	struct host_profile h = {.slowdown = 1};
+	assert_true(b.node.anon_bytes + 8 * MIB < b.node.bytes);
+	host_profile_set_memory(&h, &w->opts, &b.node, b.keep_bytes);
+	assert_int_equal(room_told(&h, 1, 10, 20), b.node.bytes);
+	assert_int_equal(room_told(&h, 2, 20, 10), b.node.anon_bytes);
+	assert_int_equal(room_told(&h, 0, 20, 10), b.node.bytes);
+	assert_int_equal(room_told(&h, 0, 10, 20), b.node.anon_bytes);
+}
+
 static void without_a_cap_nothing_is_parted(void **state)
 {
 	struct world *w = *state;
@@ -165,6 +189,7 @@ int main(void)
 		cmocka_unit_test(blocks_for_other_machines_are_part_of_a_server),
 		cmocka_unit_test(a_node_that_fetches_keeps_room_for_blocks),
 		cmocka_unit_test(a_cap_that_blocks_alone_fill_is_refused),
+		cmocka_unit_test(a_plan_is_made_with_what_the_reader_may_take),
 		cmocka_unit_test(without_a_cap_nothing_is_parted),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
