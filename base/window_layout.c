@@ -52,3 +52,21 @@ uint64_t window_layout_least(const uint64_t *unit_bytes, int32_t n_units)
 {
 	return largest(unit_bytes, n_units) * (uint64_t)(n_units < WINDOW_MIN ? n_units : WINDOW_MIN);
 }
+
+int32_t window_layout_streams(const uint64_t *unit_bytes, int32_t n_units, uint32_t share)
+{
+	uint64_t sum = 0;
+	if (share == 0)
+		return 0;
+	for (int32_t i = 0; i < n_units; i++)
+		sum += unit_bytes[i];
+	uint64_t want = sum / WINDOW_SHARE_WHOLE * share + (sum % WINDOW_SHARE_WHOLE * share + WINDOW_SHARE_WHOLE - 1) / WINDOW_SHARE_WHOLE;
+	want += largest(unit_bytes, n_units) - 1; // what is left of the window beside its whole slots
+	for (int32_t n = 1; n < n_units; n++) {
+		struct window_layout l;
+		(void)lay_out(unit_bytes, n_units, sum, 1, n, &l);
+		if (l.streamed_bytes >= want)
+			return n;
+	}
+	return n_units;
+}

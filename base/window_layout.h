@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #define WINDOW_MIN 2 // one slot is computed from while the other is read
+#define WINDOW_SHARE_WHOLE 65536 // in which a plan says what share of a machine's weights is streamed
 
 struct window_layout {
 	int32_t n_units;    // N
@@ -26,6 +27,20 @@ struct window_layout {
 bool window_layout_fit(const uint64_t *unit_bytes, int32_t n_units, uint64_t bytes, int32_t window_want, int32_t n_streamed_min,
 	struct window_layout *out);
 uint64_t window_layout_least(const uint64_t *unit_bytes, int32_t n_units);
+// window_layout_streams returns how many of these units a plan's share (0 .. WINDOW_SHARE_WHOLE) is. It counts equal units, and these are not: so many
+// that the window is no smaller than planned, a slot that holds nothing whole left out. 0 for 0.
+int32_t window_layout_streams(const uint64_t *unit_bytes, int32_t n_units, uint32_t share);
+
+// window_share_of says that n of n_units equal units are streamed, window_share_units is what was said.
+static inline uint32_t window_share_of(int32_t n, int32_t n_units)
+{
+	return (uint32_t)(((int64_t)n * WINDOW_SHARE_WHOLE + n_units - 1) / n_units);
+}
+
+static inline int32_t window_share_units(uint32_t share, int32_t n_units)
+{
+	return (int32_t)((int64_t)share * n_units / WINDOW_SHARE_WHOLE);
+}
 
 // window_layout_is_streamed: unit i is when floor((i + 1) n / N) > floor(i n / N).
 static inline bool window_layout_is_streamed(const struct window_layout *l, int32_t i)

@@ -379,6 +379,8 @@ bool planning_is_somebody(const struct coordinator *c, const struct chain *ch, i
 // planning_find_candidates: `names` are borrowed of the members.
 void planning_find_candidates(const struct coordinator *c, const struct chain *ch, struct candidates *out);
 bool planning_same_stages(const struct plan *a, const struct plan *b);
+// planning_same_streams: and they stream as much. What differs in that only is no other plan: no layers are loaded anew for it.
+bool planning_same_streams(const struct plan *a, const struct plan *b);
 
 // pairs.c: two machines are found in either order.
 struct pair *pairs_find(struct coordinator *c, struct node_id a, struct node_id b); // or NULL

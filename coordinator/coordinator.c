@@ -497,6 +497,7 @@ static void member_status(const struct coordinator *c, const struct member *m, s
 		return;
 	const struct plan_stage *st = &ch->plan.stages[m->stage];
 	out->layers = st->layers;
+	out->stream_share = st->stream_share;
 	out->place = m->place;
 	out->n_members = st->who.n;
 	out->share = st->who.shares[m->place];

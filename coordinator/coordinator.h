@@ -100,6 +100,7 @@ struct coordinator_config {
 	int32_t n_rounds;    // of a step, where it can have as many (partition/plan.h)
 	int32_t split[STAGES_MAX];
 	int32_t n_split;       // 0: no split is given
+	uint32_t split_streams[STAGES_MAX]; // with a split, as struct plan_stage's stream_share
 	enum split_mode group_mode; // of the placement's groups
 	enum wire_type group_payload;
 	bool may_group;        // plans by cost: machines may share layers
@@ -411,6 +412,7 @@ struct coord_member_status {
 	int32_t place, n_members; // in its stage's group, the lead is 0; n_members 1: it is the stage
 	uint32_t share, share_sum; // it has this part of each of its layers
 	struct layer_spans layers; // of its stage, in each round
+	uint32_t stream_share;     // as its plan has it
 	uint32_t n_threads;
 	char simd[SIMD_NAME_CAP];
 	char next_link[16];  // how it reaches the next stage: "direct", "relay", "head"; "group": it does not lead its own

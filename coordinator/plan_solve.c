@@ -93,7 +93,7 @@ bool plan_solve_is_news(const struct plan_solve *before, const struct plan_solve
 	const struct cluster_view *a = &before->view, *b = &now->view;
 	int32_t n = b->cluster.n_devices;
 	if (a->cluster.n_devices != n || before->has_current != now->has_current ||
-		(now->has_current && !planning_same_stages(&before->current, &now->current)))
+		(now->has_current && !planning_same_streams(&before->current, &now->current)))
 		return true;
 	for (int32_t i = 0; i < n; i++) {
 		const struct solve_limit *l = &before->limits[i], *m = &now->limits[i];

@@ -133,6 +133,7 @@ bool planning_split(const struct coordinator *c, const struct candidates *who, s
 	if (who->n < c->config.n_split)
 		return planning_say_missing(c, why, "stages of --split", who->n, c->config.n_split);
 	want.n = c->config.n_split;
+	want.stream_shares = c->config.split_streams;
 	if (plan_given(&want, who->names, c->config.split, out, &em) != OK) {
 		text_copy(why, REASON_CAP, em.text);
 		return false;
@@ -210,7 +211,18 @@ bool planning_is_possible(const struct coordinator *c, const struct chain *ch, c
 
 bool planning_same_stages(const struct plan *a, const struct plan *b)
 {
-	return a->n_stages == b->n_stages && a->n_rounds == b->n_rounds && memcmp(a->stages, b->stages, (size_t)a->n_stages * sizeof a->stages[0]) == 0;
+	bool is_same = a->n_stages == b->n_stages && a->n_rounds == b->n_rounds;
+	for (int32_t i = 0; is_same && i < a->n_stages; i++)
+		is_same = plan_same_part(&a->stages[i], &b->stages[i]);
+	return is_same;
+}
+
+bool planning_same_streams(const struct plan *a, const struct plan *b)
+{
+	bool is_same = planning_same_stages(a, b);
+	for (int32_t i = 0; is_same && i < a->n_stages; i++)
+		is_same = a->stages[i].stream_share == b->stages[i].stream_share;
+	return is_same;
 }
 
 void planning_drop(struct coordinator *c, struct chain *ch, struct coord_effects *fx)

@@ -198,7 +198,8 @@ void proposals_status(const struct chain *ch, struct coord_chain_status *out)
 	if (!p->is_known || p->err != OK || ch->plan_state != PLAN_READY)
 		return;
 	bool is_it = planning_same_stages(&p->plan, &ch->plan);
-	out->predicted_s = is_it ? p->token_s : p->current_s < INFINITY ? p->current_s : 0;
+	bool is_as_told = is_it && (p->current_s == INFINITY || planning_same_streams(&p->plan, &ch->plan));
+	out->predicted_s = is_as_told ? p->token_s : p->current_s < INFINITY ? p->current_s : 0;
 	if (!is_it)
 		return;
 	text_copy(out->left_out, sizeof out->left_out, p->left_out);

@@ -300,6 +300,7 @@ void node_load(struct node *n, struct node_effects *fx)
 	f->u.load.buf_bytes = stage_buf_bytes(n);
 	f->u.load.wire = p->wire;
 	f->u.load.has_output = stage_has_output(n);
+	f->u.load.stream_share = p->stream_share;
 	f->u.load.group = &p->group;
 }
 

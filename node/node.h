@@ -268,6 +268,7 @@ struct node_effect {
 			size_t buf_bytes;
 			enum wire_type wire;
 			bool has_output; // with lm_head, or this member's rows of it
+			uint32_t stream_share; // as the plan has it
 			const struct msg_group *group; // n_members 0: none; valid until the effects are carried out
 		} load;
 		struct {

@@ -1,6 +1,7 @@
 #include "partition/plan.h"
 
 #include "base/assert.h"
+#include "base/window_layout.h"
 
 static struct layer_span *span_at(struct plan *p, int32_t at)
 {
@@ -60,6 +61,7 @@ enum err plan_given(const struct plan_want *w, const char *const *names, const i
 			return errmsg_fail(em, ERR_RANGE, "split: stage %d (%s) ends at layer %lld: the model has %d layers", i, names[i], (long long)at,
 				w->n_layers);
 		out->stages[i].who = stage_of(w, i);
+		out->stages[i].stream_share = w->stream_shares != NULL ? w->stream_shares[i] : 0;
 	}
 	if (at != w->n_layers)
 		return errmsg_fail(em, ERR_RANGE, "split: %d stages hold %lld layers: the model has %d", w->n, (long long)at, w->n_layers);
@@ -168,6 +170,16 @@ static void drop_lost(struct plan *p, const bool *alive)
 	p->stages[0].layers = layer_spans_one(0, p->n_layers);
 }
 
+// keep_streams: what a stage was to stream holds for the part it had.
+static void keep_streams(const struct plan *old, struct plan *p)
+{
+	for (int32_t i = 0; i < p->n_stages; i++) {
+		const struct plan_stage *before = plan_find(old, plan_lead(&p->stages[i]));
+		if (before == NULL || !plan_same_part(before, &p->stages[i]))
+			p->stages[i].stream_share = 0;
+	}
+}
+
 enum err plan_repair(const struct plan *old, const struct plan_alive *alive, const struct node_id *spares, int32_t n_spares, struct plan *out)
 {
 	bool is_alive[STAGES_MAX];
@@ -176,6 +188,7 @@ enum err plan_repair(const struct plan *old, const struct plan_alive *alive, con
 	if (!close_gaps(out, is_alive))
 		return ERR_NOT_FOUND;
 	drop_lost(out, is_alive);
+	keep_streams(old, out);
 	return OK;
 }
 
@@ -215,6 +228,9 @@ enum err plan_check(const struct plan *p)
 		return ERR_RANGE;
 	for (int32_t i = 0; i < p->n_stages; i++)
 		if (p->stages[i].layers.n != p->n_rounds || layer_spans_count(&p->stages[i].layers) < 1)
+			return ERR_RANGE;
+	for (int32_t i = 0; i < p->n_stages; i++)
+		if (p->stages[i].stream_share > WINDOW_SHARE_WHOLE)
 			return ERR_RANGE;
 	if (!are_groups(p))
 		return ERR_RANGE;

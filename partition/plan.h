@@ -20,6 +20,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 // Who runs a stage. What is unused is zero, so that equal ones have equal bytes.
 struct plan_group {
@@ -34,6 +35,8 @@ struct plan_group {
 struct plan_stage {
 	struct plan_group who;
 	struct layer_spans layers; // one span for each round; together never empty
+	uint32_t stream_share;     // of its weights, where not all fit: what is read anew in each cycle, in WINDOW_SHARE_WHOLE-ths. More than must be leaves a
+	                           // larger window. 0: as little as fits, as always in a group
 };
 
 struct plan {
@@ -50,6 +53,7 @@ struct plan_want {
 	int32_t n;
 	int32_t n_layers;
 	int32_t n_rounds; // at most; fewer where no stage has a layer for each
+	const uint32_t *stream_shares; // (n) of stages whose layers are given; NULL: all 0
 };
 
 // Of each machine of a plan, whether it is still there.
@@ -67,9 +71,15 @@ MUST_USE enum err plan_given(const struct plan_want *w, const char *const *names
 // gap goes to a spare node, or is shared by the neighbours it had. In a group a spare that no gap needs takes the place of who is lost, with its
 // share; else those left share the layers in the proportion they had. ERR_NOT_FOUND: nobody is left. The epoch is the caller's to set.
 MUST_USE enum err plan_repair(const struct plan *old, const struct plan_alive *alive, const struct node_id *spares, int32_t n_spares, struct plan *out);
-// plan_check asserts nothing: ERR_RANGE says that spans are not contiguous, stages empty, or that they do not cover the model; that a group is none, a
+// plan_check asserts nothing: ERR_RANGE says that spans are not contiguous, stages empty, or that they do not cover the model; that more than all is streamed; that a group is none, a
 // machine in two places, or that there are more than STAGES_MAX of them.
 MUST_USE enum err plan_check(const struct plan *p);
+
+// plan_same_part tells whether two stages are of the same machines and layers, whatever they stream.
+static inline bool plan_same_part(const struct plan_stage *a, const struct plan_stage *b)
+{
+	return memcmp(&a->who, &b->who, sizeof a->who) == 0 && memcmp(&a->layers, &b->layers, sizeof a->layers) == 0;
+}
 
 static inline struct plan_group plan_group_one(struct node_id node)
 {

@@ -1,6 +1,7 @@
 #include "partition/plan_best.h"
 
 #include "base/assert.h"
+#include "base/window_layout.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -60,6 +61,33 @@ static struct plan_group plan_of_group(const struct plan_ask *ask, const struct 
 	return out;
 }
 
+static struct cost_case case_of(const struct plan_ask *ask, const struct cost_plan *p)
+{
+	return (struct cost_case){.cluster = ask->want.cluster, .shape = ask->want.shape, .plan = p, .params = ask->want.params};
+}
+
+// share_of is what the machine of a stage must be told so that its window is what was counted on; 0: nothing, it keeps the smallest by itself. Experts
+// are read as the router asks for them, whatever a plan counts on.
+static uint32_t share_of(const struct plan_ask *ask, const struct cost_plan *p, int32_t stage)
+{
+	const struct cost_case c = case_of(ask, p);
+	struct cost_layout l;
+	if (cost_group_of(p, stage) != NULL || ask->want.shape->expert_share > 0 || cost_layout_of(&c, stage, &l, NULL) != OK || l.window <= WINDOW_MIN)
+		return 0;
+	return window_share_of(l.n_streamed, l.n_units);
+}
+
+// streams_of is what that machine makes of it, within what is possible with the present figures.
+static int32_t streams_of(const struct plan_ask *ask, const struct cost_plan *p, int32_t stage, uint32_t share)
+{
+	const struct cost_case c = case_of(ask, p);
+	struct cost_layout l;
+	if (share == 0 || cost_group_of(p, stage) != NULL || cost_layout_of(&c, stage, &l, NULL) != OK || l.n_streamed == 0)
+		return COST_STREAM_LEAST;
+	int32_t n = window_share_units(share, l.n_units);
+	return n > l.n_streamed ? n : l.n_streamed;
+}
+
 // cost_of_plan: a repaired plan's rounds may be cut elsewhere; the solver counts them as it would cut them. False: somebody is no device, or shares its
 // layers with others where the wants allow no groups, or in more of them than the solver counts.
 static bool cost_of_plan(const struct plan_ask *ask, const struct plan *p, struct cost_plan *out)
@@ -74,6 +102,8 @@ static bool cost_of_plan(const struct plan_ask *ask, const struct plan *p, struc
 			return false;
 		out->stages[i] = (struct cost_stage){.device = device, .n_layers = layer_spans_count(&p->stages[i].layers), .n_streamed = COST_STREAM_LEAST};
 	}
+	for (int32_t i = 0; i < p->n_stages; i++)
+		out->stages[i].n_streamed = streams_of(ask, out, i, p->stages[i].stream_share);
 	return true;
 }
 
@@ -82,13 +112,16 @@ static void plan_of_cost(const struct plan_ask *ask, const struct cost_plan *p, 
 	struct plan_group who[STAGES_MAX];
 	const char *names[STAGES_MAX];
 	int32_t layers[STAGES_MAX];
+	uint32_t shares[STAGES_MAX];
 	for (int32_t i = 0; i < p->n_stages; i++) {
 		const struct cost_group *g = cost_group_of(p, i);
 		who[i] = g ? plan_of_group(ask, g) : plan_group_one(ask->nodes[p->stages[i].device]);
 		names[i] = ask->want.cluster->devices[p->stages[i].device].name;
 		layers[i] = p->stages[i].n_layers;
+		shares[i] = share_of(ask, p, i);
 	}
-	struct plan_want want = {.groups = who, .n = p->n_stages, .n_layers = ask->want.shape->n_layers, .n_rounds = p->n_rounds};
+	struct plan_want want = {.groups = who, .n = p->n_stages, .n_layers = ask->want.shape->n_layers, .n_rounds = p->n_rounds,
+		.stream_shares = shares};
 	struct errmsg em;
 	enum err e = plan_given(&want, names, layers, out, &em);
 	ASSERT(e == OK); // the solver's layers add up

@@ -68,6 +68,7 @@ struct msg_plan {
 	enum wire_type wire;
 	int32_t n_slots, ctx_len, chunk_max, hop_credits;
 	bool has_output; // lm_head is the last stage's, not the head's
+	uint32_t stream_share; // of this node's weights, as struct plan_stage's
 	struct msg_peer prev, next; // absent for all but the lead of a group
 	struct msg_group group;
 };

@@ -1,6 +1,7 @@
 #include "proto/msg.h"
 
 #include "base/bytes.h"
+#include "base/window_layout.h"
 #include "proto/frame.h"
 
 #include <string.h>
@@ -275,6 +276,9 @@ static enum err get_plan(const Hearth__Plan *p, struct msg_plan *m, struct errms
 	TRY(get_int(p->chunk_max, 1, CHUNK_TOKENS_MAX, &m->chunk_max, "chunk_max", em));
 	TRY(get_int(p->hop_credits, 1, HOP_CREDITS_MAX / m->layers.n, &m->hop_credits, "hop_credits", em));
 	m->has_output = p->has_output;
+	int32_t stream_share = 0;
+	TRY(get_int(p->stream_share, 0, WINDOW_SHARE_WHOLE, &stream_share, "stream_share", em));
+	m->stream_share = (uint32_t)stream_share;
 	TRY(get_peer(p->prev, &m->prev, em));
 	TRY(get_peer(p->next, &m->next, em));
 	TRY(get_group(p->group, &m->group, em));

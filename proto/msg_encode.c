@@ -190,6 +190,7 @@ static size_t put_plan(const struct msg_plan *m, Hearth__Control *c, uint8_t *ou
 	p.chunk_max = (uint32_t)m->chunk_max;
 	p.hop_credits = (uint32_t)m->hop_credits;
 	p.has_output = m->has_output;
+	p.stream_share = m->stream_share;
 	p.prev = peer_out(&m->prev, &prev);
 	p.next = peer_out(&m->next, &next);
 	p.group = group_out(&m->group, &group);

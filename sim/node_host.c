@@ -169,7 +169,7 @@ static void fx_load(struct sim_world *w, struct sim_node *n, const struct node_e
 {
 	const struct layer_spans *layers = &f->u.load.layers;
 	struct sim_work work = {.kind = SIM_LOAD, .machine = n->machine, .layer_begin = layers->at[0].begin,
-		.layer_end = layers->at[0].begin + layer_spans_count(layers)};
+		.layer_end = layers->at[0].begin + layer_spans_count(layers), .stream_share = f->u.load.stream_share};
 	if (sim_forward_is_busy(n))
 		sim_world_fail(w, "node %d loads while its engine computes", n->machine);
 	if (n->prepares)

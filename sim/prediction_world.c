@@ -2,6 +2,7 @@
 #include "sim/prediction_host.h"
 
 #include "base/assert.h"
+#include "base/window_layout.h"
 #include "sim/network.h"
 #include "sim/world.h"
 
@@ -10,7 +11,7 @@
 
 #define READY_NS INT64_C(600000000000) // a cluster that has no plan after ten minutes never will
 #define SLICE_NS INT64_C(1000000000)
-#define LOAD_NS INT64_C(1000000)      // loading is not what is predicted
+#define LOAD_NS INT64_C(1000000)
 #define STORE_NS INT64_C(1000000)     // one fsync of a disk in use
 #define SETTLE_NS INT64_C(1000000000) // after the last stage loaded: direct links between nodes come up
 
@@ -58,6 +59,16 @@ static int64_t forward_ns(struct host *h, const struct sim_work *w)
 	return quantity_ns(end_s) - w->begin_ns;
 }
 
+// load_ns looks whether the machine was told to stream what its runner does.
+static int64_t load_ns(struct host *h, const struct sim_work *w)
+{
+	int32_t stage = h->stages[w->machine];
+	const struct cost_layout *l = stage >= 0 ? &h->runners[stage].layout : NULL;
+	if (l == NULL || window_share_units(w->stream_share, l->n_units) != l->n_streamed)
+		h->other_plan = true;
+	return LOAD_NS; // loading is not what is predicted
+}
+
 static int64_t duration_ns(void *ctx, const struct sim_work *w)
 {
 	struct host *h = ctx;
@@ -70,7 +81,7 @@ static int64_t duration_ns(void *ctx, const struct sim_work *w)
 	case SIM_SAMPLE:
 		return quantity_ns(cost_head_s(&h->c, w->n_tokens));
 	case SIM_LOAD:
-		return LOAD_NS;
+		return load_ns(h, w);
 	case SIM_STORE:
 		return STORE_NS;
 	}
@@ -204,8 +215,11 @@ static enum err open_world(struct host *h, struct errmsg *em)
 		.duration_ns = duration_ns,
 		.observer = {.ctx = h, .on = on_record},
 	};
-	for (int32_t i = 0; i < s->plan.n_stages; i++)
+	for (int32_t i = 0; i < s->plan.n_stages; i++) {
+		const struct cost_layout *l = &h->p->layouts[i];
 		c.split[i] = s->plan.stages[i].n_layers;
+		c.split_streams[i] = l->n_streamed > 0 ? window_share_of(l->n_streamed, l->n_units) : 0;
+	}
 	return sim_world_open(&c, &h->w, em);
 }
 

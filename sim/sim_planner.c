@@ -3,6 +3,7 @@
 #include "sim/world_state.h"
 
 #include "base/assert.h"
+#include "base/window_layout.h"
 
 #include <math.h>
 
@@ -75,7 +76,10 @@ static void draw_plan(struct sim_world *w, struct sim_ask *a, struct plan *out)
 	}
 	for (int32_t left = w->model.config.n_layers - n; left > 0; left--)
 		layers[rng_below(&w->rng_plan, (uint64_t)n)]++;
-	struct plan_want want = {.groups = groups, .n = n, .n_layers = w->model.config.n_layers, .n_rounds = 1 + (int32_t)rng_below(&w->rng_plan, ROUNDS_DRAWN)};
+	uint32_t shares[STAGES_MAX];
+	for (int32_t i = 0; i < n; i++)
+		shares[i] = groups[i].n > 1 ? 0 : (uint32_t)(sim_mix(a->id, (uint64_t)i) % (WINDOW_SHARE_WHOLE + 1));
+	struct plan_want want = {.stream_shares = shares, .groups = groups, .n = n, .n_layers = w->model.config.n_layers, .n_rounds = 1 + (int32_t)rng_below(&w->rng_plan, ROUNDS_DRAWN)};
 	struct errmsg em;
 	enum err e = plan_given(&want, names, layers, out, &em);
 	ASSERT(e == OK);

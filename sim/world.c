@@ -269,6 +269,7 @@ static void init_head(struct sim_world *w)
 	k->may_group = c->may_group;
 	k->n_split = c->n_split;
 	memcpy(k->split, c->split, sizeof k->split);
+	memcpy(k->split_streams, c->split_streams, sizeof k->split_streams);
 	k->n_nodes_min = c->n_nodes_min;
 	k->n_chains = c->n_chains;
 	k->limits.nodes_max = c->n_machines > SIM_MACHINES_MAX ? c->n_machines - 1 : 0;

@@ -42,6 +42,7 @@ struct sim_work {
 	int32_t n_tokens;               // FORWARD, EMBED: tokens of the batch. SAMPLE: rows through lm_head
 	int64_t n_past;                 // FORWARD: KV positions before the batch, all items together
 	int64_t n_pairs;                // FORWARD: positions looked at, summed over tokens
+	uint32_t stream_share;          // LOAD: as the node was told
 	int64_t part_num, part_den;     // FORWARD as far as the next exchange of a group: this much of the layer; part_den 0: all of the layers
 	bool goes_on;                   // of a group: it has begun before
 	int64_t begin_ns;
@@ -115,6 +116,7 @@ struct sim_config {
 	int32_t n_slots, ctx_len, chunk_max, hop_credits, n_nodes_min;
 	int32_t n_rounds;        // 0: one
 	int32_t split[STAGES_MAX], n_split;
+	uint32_t split_streams[STAGES_MAX]; // as struct plan_stage's stream_share
 	bool may_group;          // and groups with them; the model is shared
 	bool by_cost;            // plans are drawn, as the solver might give them; without a split or a placement
 	int32_t requests_max;    // of the world's life; 0: SIM_REQUESTS_MAX

@@ -1,6 +1,7 @@
 #include "coordinator/shell/admin_api.h"
 
 #include "base/assert.h"
+#include "base/window_layout.h"
 #include "coordinator/cluster_toml.h"
 #include "coordinator/cluster_view.h"
 #include "coordinator/shell/answer.h"
@@ -92,16 +93,17 @@ static json_t *spans_json(const struct layer_spans *s)
 }
 
 // add_weights: where a member with a memory cap has its weights, and what streaming costs it. A step is one token, or a chunk of a prompt.
-static void add_weights(json_t *o, const struct msg_weight_report *w)
+static void add_weights(json_t *o, const struct coord_member_status *m)
 {
 	static const char *const readers[] = {"none", "mmap", "direct"};
+	const struct msg_weight_report *w = &m->report.weights;
 	if (w->reader == 0)
 		return;
 	double steps = w->steps > 0 ? (double)w->steps : 1;
-	json_object_set_new(o, "weights", json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "reader", readers[w->reader], "locked", w->locked,
+	json_object_set_new(o, "weights", json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "reader", readers[w->reader], "locked", w->locked,
 		"pinned_bytes", (json_int_t)w->pinned, "streamed_bytes", (json_int_t)w->streamed, "window_bytes", (json_int_t)w->window, "withheld_bytes",
 		(json_int_t)w->withheld, "read_bytes", (json_int_t)w->read, "read_bytes_per_step", (double)w->read / steps, "stall_ms_per_step", (double)w->stall_us / 1e3 / steps, "read_bytes_per_s",
-		w->read_us > 0 ? (double)w->read * 1e6 / (double)w->read_us : 0.0));
+		w->read_us > 0 ? (double)w->read * 1e6 / (double)w->read_us : 0.0, "planned_streamed_share", (double)m->stream_share / WINDOW_SHARE_WHOLE));
 }
 
 // progress_json: how far a member is with fetching the model, or this machine with reading it.
@@ -144,7 +146,7 @@ static json_t *member_json(const struct coord_runtime *coord, const struct coord
 	add_round_trip(o, "next_rtt_ms", "next_rtt_n", &m->next_rtt);
 	add_report(o, m);
 	add_group(o, m);
-	add_weights(o, &m->report.weights);
+	add_weights(o, m);
 	figures_json_add(o, m);
 	struct block_progress p;
 	if (coord_runtime_blocks(coord, m->id, &p) && p.bytes_total > 0)

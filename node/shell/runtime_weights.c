@@ -30,7 +30,8 @@ struct residency_limits runtime_limits_within(const struct node_runtime *rt, con
 	if (bytes >= size->whole)
 		return out;
 	if (!out.is_capped) // of a file that is mapped as a whole
-		out = (struct residency_limits){.is_capped = true, .bytes = UINT64_MAX, .anon_bytes = UINT64_MAX, .reader = READER_MMAP, .log = rt->p.log};
+		out = (struct residency_limits){.is_capped = true, .bytes = UINT64_MAX, .anon_bytes = UINT64_MAX, .reader = READER_MMAP, .stream_share = l->stream_share,
+			.log = rt->p.log};
 	out.bytes = most < out.bytes ? most : out.bytes;
 	out.anon_bytes = most < out.anon_bytes ? most : out.anon_bytes;
 	return out;

@@ -130,9 +130,63 @@ static void unequal_units_keep_the_cap(void **state)
 	}
 }
 
+static void a_plan_says_any_number_of_equal_units(void **state)
+{
+	(void)state;
+	for (int32_t n_units = 1; n_units <= 4096; n_units = n_units * 3 / 2 + 1) {
+		for (int32_t n = 0; n <= n_units; n++) {
+			uint32_t share = window_share_of(n, n_units);
+			assert_in_range(share, 0, WINDOW_SHARE_WHOLE);
+			assert_int_equal(window_share_units(share, n_units), n);
+		}
+	}
+	assert_int_equal(window_layout_streams(equal_units(), 100, 0), 0);
+	assert_int_equal(window_layout_streams(equal_units(), 100, 1), 2); // a whole one and what a plan streams
+	assert_in_range(window_layout_streams(equal_units(), 100, window_share_of(40, 100)), 41, 41);
+	assert_int_equal(window_layout_streams(equal_units(), 100, WINDOW_SHARE_WHOLE), 100);
+	assert_int_equal(window_layout_streams(equal_units(), 1, 1), 1);
+	const uint64_t huge[] = {UINT64_C(1) << 60, UINT64_C(1) << 60, UINT64_C(1) << 60};
+	assert_int_equal(window_layout_streams(huge, 3, WINDOW_SHARE_WHOLE), 3);
+	assert_int_equal(window_layout_streams(huge, 3, 1), 2); // a whole one and what a plan streams
+}
+
+// A plan counts equal units of `layer / 8`; the machine's differ. Its window is no smaller, and it streams little more than planned.
+static void a_planned_window_is_kept_by_other_units(void **state)
+{
+	(void)state;
+	struct rng r;
+	rng_init(&r, 8);
+	for (int round = 0; round < 2000; round++) {
+		uint64_t units[96], sum = 0, most = 0;
+		int32_t n = 16 + (int32_t)rng_below(&r, 80);
+		for (int32_t i = 0; i < n; i++) {
+			units[i] = i % 6 == 0 ? 500 + rng_below(&r, 500) : 900 + rng_below(&r, 100);
+			sum += units[i];
+			most = units[i] > most ? units[i] : most;
+		}
+		int32_t planned = 24 + (int32_t)rng_below(&r, 60); // N
+		uint64_t u = (sum + (uint64_t)planned - 1) / (uint64_t)planned, bytes = sum / 4 + rng_below(&r, sum / 2);
+		int32_t slots = (int32_t)(bytes / u), least = planned - slots + WINDOW_MIN; // Q
+		if (slots < WINDOW_MIN || least < 1 || least > planned)
+			continue;
+		int32_t streamed = least + (int32_t)rng_below(&r, (uint64_t)(planned - least + 1));
+		uint64_t window = (uint64_t)(slots - (planned - streamed)) * u;
+		struct window_layout l;
+		int32_t n_min = window_layout_streams(units, n, window_share_of(streamed, planned));
+		assert_true(window_layout_fit(units, n, bytes, WINDOW_MIN, n_min, &l));
+		assert_true(l.n_streamed >= n_min);
+		if (l.n_streamed == n) // all of it: there is no more
+			continue;
+		assert_true(l.window_bytes >= window);
+		assert_true(l.streamed_bytes <= (uint64_t)streamed * u + 8 * most); // which ones are streamed depends on how many
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_plan_says_any_number_of_equal_units),
+		cmocka_unit_test(a_planned_window_is_kept_by_other_units),
 		cmocka_unit_test(what_fits_is_pinned_whole),
 		cmocka_unit_test(equal_units_follow_the_cost_model),
 		cmocka_unit_test(a_cap_below_two_slots_is_refused),

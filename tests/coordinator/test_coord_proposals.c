@@ -254,6 +254,41 @@ static void a_gain_that_lasts_moves_layers(void **state)
 	stop(&h);
 }
 
+// told_share returns the share that node i is told with the plan of this step.
+static uint32_t told_share(struct host *h, int32_t i)
+{
+	struct msg m;
+	assert_true(sent(h, h->control[i], MSG_PLAN, &m));
+	return m.u.plan.stream_share;
+}
+
+static void what_is_streamed_goes_with_the_plan_and_alone_is_no_new_plan(void **state)
+{
+	(void)state;
+	struct host h;
+	struct coordinator_config config = cost_config();
+	struct plan p = split_of(four_two, 2);
+	p.stages[0].stream_share = 12345;
+	config.n_nodes_min = 2;
+	start(&h, &config, 3);
+	arrive(&h, 1);
+	arrive(&h, 2);
+	planned(&h, ask_id(&h), &p, 0.1, INFINITY, 0);
+	random_bytes(&h);
+	assert_int_equal(told_share(&h, 1), 12345);
+	assert_int_equal(told_share(&h, 2), 0);
+	be_ready(&h, 2);
+	assert_true(status(&h).chains[0].predicted_s == 0.1);
+	uint64_t epoch = epoch_of(&h);
+	p.stages[0].stream_share = 23456;
+	for (int k = 0; k < 3; k++) {
+		look(&h, &p, 0.05, 0.1, 1); // which would be a gain
+		assert_int_equal(epoch_of(&h), epoch);
+		assert_true(status(&h).chains[0].predicted_s == 0.1); // as they stream
+	}
+	stop(&h);
+}
+
 static void a_gain_that_does_not_last_moves_nothing(void **state)
 {
 	(void)state;
@@ -507,6 +542,7 @@ int main(void)
 		cmocka_unit_test(who_would_slow_the_cluster_is_left_out),
 		cmocka_unit_test(a_lost_plan_under_an_answer_is_repaired_without_asking),
 		cmocka_unit_test(a_gain_that_lasts_moves_layers),
+		cmocka_unit_test(what_is_streamed_goes_with_the_plan_and_alone_is_no_new_plan),
 		cmocka_unit_test(a_gain_that_does_not_last_moves_nothing),
 		cmocka_unit_test(figures_that_swing_do_not_make_the_cluster_swing),
 		cmocka_unit_test(a_move_under_an_answer_must_be_worth_what_it_costs),

@@ -34,6 +34,7 @@ struct way {
 	enum weight_way reader;
 	int threads;
 	int32_t chunk, n_streamed_min;
+	uint32_t stream_share;
 };
 
 static struct engine *open_engine(const struct world *w, const struct way *way)
@@ -41,7 +42,8 @@ static struct engine *open_engine(const struct world *w, const struct way *way)
 	const struct engine_config c = {
 		.model = w->model, .kernels = kernels_find(NULL, NULL), .pool = w->pools[way->threads ? way->threads : 1],
 		.layers = layer_spans_one(0, w->n_layers), .has_head = true, .n_slots = 1, .ctx_len = N_TOKENS, .batch_max = N_TOKENS,
-		.weights = {.is_capped = way->cap > 0, .bytes = way->cap, .anon_bytes = way->cap, .reader = way->reader, .n_streamed_min = way->n_streamed_min},
+		.weights = {.is_capped = way->cap > 0, .bytes = way->cap, .anon_bytes = way->cap, .reader = way->reader, .n_streamed_min = way->n_streamed_min,
+			.stream_share = way->stream_share},
 	};
 	struct engine *e;
 	struct errmsg em = {{0}};
@@ -126,6 +128,7 @@ static void a_cap_changes_no_bit(void **state)
 		{.cap = w->matrix_bytes / 6, .reader = READER_MMAP}, {.cap = w->matrix_bytes / 6, .reader = READER_DIRECT, .threads = 2, .chunk = 7},
 		{.cap = w->matrix_bytes / 4, .reader = READER_MMAP, .threads = 4, .chunk = 1}, {.cap = w->matrix_bytes / 4, .reader = READER_DIRECT, .chunk = 1},
 		{.cap = w->matrix_bytes / 2, .reader = READER_MMAP, .threads = 2, .chunk = 13, .n_streamed_min = 20},
+		{.cap = w->matrix_bytes / 2, .reader = READER_DIRECT, .chunk = 5, .stream_share = 50000}, {.cap = w->matrix_bytes * 2, .reader = READER_MMAP, .stream_share = 50000},
 		{.cap = w->matrix_bytes * 3 / 4, .reader = READER_AUTO, .threads = 2}, {.cap = w->matrix_bytes * 2, .reader = READER_MMAP, .threads = 2},
 		{.cap = w->matrix_bytes * 2, .reader = READER_DIRECT}, {.cap = w->matrix_bytes * 2, .reader = READER_AUTO, .chunk = 3},
 	};

@@ -3,6 +3,7 @@
 #include "engine/residency.h"
 
 #include "base/rng.h"
+#include "base/window_layout.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -216,6 +217,61 @@ static void a_planned_number_of_streamed_units_is_kept(void **state)
 	residency_close(r);
 }
 
+static void a_planned_share_is_streamed_through_what_the_cap_leaves(void **state)
+{
+	const struct world *w = *state;
+	for (size_t k = 0; k < 2; k++) {
+		struct residency_config c = capped(w, kinds[k], whole(w) * 3 / 4);
+		struct residency *r = must_open(&c);
+		struct residency_stats least, s;
+		residency_get_stats(r, &least);
+		residency_close(r);
+		c.limits.stream_share = WINDOW_SHARE_WHOLE * 6 / 10;
+		r = must_open(&c);
+		residency_get_stats(r, &s);
+		assert_true(s.n_streamed > least.n_streamed && s.window > least.window);
+		assert_true(s.streamed_bytes * 10 >= whole(w) * 6);
+		assert_true(s.window_bytes >= whole(w) * 3 / 4 - whole(w) * 4 / 10);
+		assert_true(s.pinned_bytes + s.window_bytes <= whole(w) * 3 / 4);
+		use_cycle(w, r); // which compares all bytes
+		use_cycle(w, r);
+		residency_close(r);
+		c.limits.stream_share = 1; // less than must be
+		r = must_open(&c);
+		residency_get_stats(r, &s);
+		assert_int_equal(s.n_streamed, least.n_streamed);
+		assert_int_equal(s.window, least.window);
+		residency_close(r);
+	}
+}
+
+static void what_fits_is_not_streamed_whatever_was_planned(void **state)
+{
+	const struct world *w = *state;
+	struct residency_config c = capped(w, READER_MMAP, whole(w));
+	c.limits.stream_share = WINDOW_SHARE_WHOLE;
+	struct residency *r = must_open(&c);
+	struct residency_stats s;
+	residency_get_stats(r, &s);
+	assert_int_equal(s.n_streamed, 0);
+	use_cycle(w, r);
+	residency_close(r);
+}
+
+static void all_may_be_streamed(void **state)
+{
+	const struct world *w = *state;
+	struct residency_config c = capped(w, READER_DIRECT, whole(w) / 2);
+	c.limits.stream_share = WINDOW_SHARE_WHOLE;
+	struct residency *r = must_open(&c);
+	struct residency_stats s;
+	residency_get_stats(r, &s);
+	assert_int_equal(s.n_streamed, w->table.n);
+	assert_int_equal(s.pinned_bytes, 0);
+	use_cycle(w, r);
+	residency_close(r);
+}
+
 static void a_cap_that_holds_no_window_is_refused_with_the_arithmetic(void **state)
 {
 	const struct world *w = *state;
@@ -343,6 +399,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_fits_in_huge_pages_lies_where_it_would_without_a_cap, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_call_that_begins_elsewhere_is_served, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_planned_number_of_streamed_units_is_kept, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_planned_share_is_streamed_through_what_the_cap_leaves, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_fits_is_not_streamed_whatever_was_planned, setup, teardown),
+		cmocka_unit_test_setup_teardown(all_may_be_streamed, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_cap_that_holds_no_window_is_refused_with_the_arithmetic, setup, teardown),
 		cmocka_unit_test_setup_teardown(auto_takes_the_reader_that_fits, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_file_without_its_end_is_an_error_that_names_the_place, setup, teardown),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/window_layout.h"
 #include "node/node.h"
 #include "proto/lnk1.h"
 #include "tests/support/fuzz.h"
@@ -119,6 +120,7 @@ static void take_effect(struct world *w, const struct node_effect *f)
 		w->n_members = f->u.load.group->n_members;
 		w->n_parts = node_part_bufs(f->u.load.group->mode, w->n_members);
 		require(layer_spans_count(&f->u.load.layers) > 0 && f->u.load.layers.at[f->u.load.layers.n - 1].end <= 8);
+		require(f->u.load.stream_share <= WINDOW_SHARE_WHOLE);
 		w->load_id = f->u.load.id;
 		w->n_bufs = f->u.load.n_bufs;
 		break;

@@ -53,13 +53,15 @@ def test_without_figures_everybody_gets_as_many_layers(cluster):
 BIG_LAYERS = ("--shape", "layers=6,hidden=1024,ffn=4096,heads=16,kv_heads=8", "--type", "Q4_0", "--seed", "3")
 
 
-def measure_with(cluster, visit_ns, decode_bps):
+def measure_with(cluster, visit_ns, decode_bps, disk_bps=None):
     """Machines that take their figures from the cache all have these (engine/probe_cache.h has the file)."""
     cluster.command("probe", cluster.model, "--cache", cluster.folder / "cache", "--threads", "1")
     (path,) = (cluster.folder / "cache").glob("probe-*")
     data = bytearray(path.read_bytes())
     at = 8 + 2 + struct.unpack_from("<H", data, 8)[0] + 8 + 12  # behind magic, version, key, time and threads
     struct.pack_into("<Q", data, at, visit_ns)
+    if disk_bps:
+        struct.pack_into("<QQ", data, at + 8, disk_bps, disk_bps)
     at += 24 + 2 + struct.unpack_from("<H", data, at + 24)[0]
     for i in range(data[at]):
         struct.pack_into("<Q", data, at + 2 + 17 * i, decode_bps)
@@ -102,3 +104,26 @@ def test_no_groups_leaves_layers_whole(cluster):
         cluster.join(name, "--threads", "1", "--slowdown", "4", "--cache", cluster.folder / "cache")
     status = cluster.wait_status(is_planned, 60, "a plan by cost")
     assert all("group" not in n for n in status["nodes"]) and status["plan"]["groups"] == ""
+
+
+@pytest.mark.deadline(240)
+def test_a_node_keeps_the_window_that_its_plan_counts_on(cluster):
+    """One that holds half of its layers, and one that computes four times as long: in two rounds the first reads ahead while the other computes."""
+    cluster.model = made("windows", "--shape", "layers=12,hidden=1024,ffn=4096,heads=16,kv_heads=8", "--type", "Q4_0", "--seed", "3")
+    alone = cluster.run_alone("Once upon a time", n=6)
+    measure_with(cluster, 10000, 10**9, disk_bps=150 * 10**6)
+    cluster.serve("--plan", "cost", "--rounds", "2", "--no-node", "--nodes", "2", "--threads", "1", "--slots", "1", "--ctx", "128", "--no-groups")
+    kept = ["--threads", "1", "--cache", cluster.folder / "cache"]
+    cluster.join("capped", "--mem", "210M", "--reader", "direct", *kept)
+    cluster.join("slow", "--slowdown", "4", *kept)
+
+    def is_kept(s):
+        """Left to itself it keeps two slots, of about a hundred units."""
+        kept = next((n.get("weights") for n in s["nodes"] if n["name"] == "capped"), None)
+        return is_planned(s) and holders(s) == ["capped", "slow"] and kept and kept["window_bytes"] * 10 > kept["pinned_bytes"] + kept["streamed_bytes"]
+
+    status = cluster.wait_status(is_kept, 30, "a plan in two rounds and the window it counts on")
+    (kept,) = (n["weights"] for n in status["nodes"] if n["name"] == "capped")
+    whole = kept["pinned_bytes"] + kept["streamed_bytes"]
+    assert kept["planned_streamed_share"] <= kept["streamed_bytes"] / whole < kept["planned_streamed_share"] + 0.05
+    assert cluster.run("Once upon a time", n=6)["logits_hash"] == alone["logits_hash"]

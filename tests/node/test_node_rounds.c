@@ -7,12 +7,31 @@ static void in_rounds(struct host *h, uint32_t *link)
 	start(h);
 	struct msg m = {.type = MSG_PLAN};
 	m.u.plan = (struct msg_plan){.epoch = {1}, .n_stages = 2, .stage = 0, .layers = {2, {{0, 2}, {4, 7}}}, .n_slots = 2, .ctx_len = 16, .chunk_max = 4,
-		.hop_credits = 2, .prev = peer(h, 1), .next = peer(h, 1)};
+		.hop_credits = 2, .stream_share = 20000, .prev = peer(h, 1), .next = peer(h, 1)};
 	control_on(h, h->control, &m);
 	assert_int_equal(find_fx(h, NODE_FX_LOAD, 0)->u.load.n_bufs, 4);
 	assert_int_equal(layer_spans_count(&find_fx(h, NODE_FX_LOAD, 0)->u.load.layers), 5);
+	assert_int_equal(find_fx(h, NODE_FX_LOAD, 0)->u.load.stream_share, 20000);
 	loaded(h, OK);
 	*link = up(h, 1, NODE_LINK_DATA);
+}
+
+static void a_plan_that_only_streams_otherwise_loads_nothing(void **state)
+{
+	(void)state;
+	struct host h;
+	uint32_t link;
+	in_rounds(&h, &link);
+	struct msg m = {.type = MSG_PLAN};
+	m.u.plan = (struct msg_plan){.epoch = {2}, .n_stages = 2, .stage = 0, .layers = {2, {{0, 2}, {4, 7}}}, .n_slots = 2, .ctx_len = 16, .chunk_max = 4,
+		.hop_credits = 2, .stream_share = 30000, .prev = peer(&h, 1), .next = peer(&h, 1)};
+	control_on(&h, h.control, &m);
+	assert_int_equal(count_fx(&h, NODE_FX_LOAD), 0);
+	m.u.plan.epoch.v = 3;
+	m.u.plan.layers.at[1].end = 6; // another reason
+	control_on(&h, h.control, &m);
+	assert_int_equal(find_fx(&h, NODE_FX_LOAD, 0)->u.load.stream_share, 30000);
+	stop(&h);
 }
 
 // come sends step `seq` of session 7 into a round, on the link it would come on.
@@ -124,6 +143,7 @@ static void only_the_coordinator_speaks_for_the_head(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_plan_that_only_streams_otherwise_loads_nothing),
 		cmocka_unit_test(a_step_runs_the_layers_of_its_round),
 		cmocka_unit_test(a_round_without_credits_does_not_hold_up_another),
 		cmocka_unit_test(each_round_counts_its_own_steps),

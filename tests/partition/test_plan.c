@@ -1,5 +1,7 @@
 #include "partition/plan.h"
 
+#include "base/window_layout.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,6 +90,39 @@ static void a_given_split_is_taken_as_it_is(void **state)
 	assert_int_equal(p.n_rounds, 7);
 	for (int32_t i = 0; i < 3; i++)
 		assert_int_equal(layer_spans_count(&p.stages[i].layers), layers[i]);
+}
+
+static void stages_stream_what_they_are_given(void **state)
+{
+	(void)state;
+	struct plan p, q;
+	const int32_t layers[] = {10, 12, 8};
+	const uint32_t shares[] = {0, 30000, WINDOW_SHARE_WHOLE};
+	const struct node_id spare = {{9}};
+	struct plan_want w = of_nodes(3, 30, 2);
+	w.stream_shares = shares;
+	assert_int_equal(plan_given(&w, names, layers, &p, NULL), OK);
+	assert_int_equal(plan_check(&p), OK);
+	for (int32_t i = 0; i < 3; i++)
+		assert_int_equal(p.stages[i].stream_share, shares[i]);
+	q = p;
+	q.stages[1].stream_share = 1;
+	assert_true(plan_same_part(&p.stages[1], &q.stages[1]));
+	q.stages[1].stream_share = WINDOW_SHARE_WHOLE + 1;
+	assert_int_equal(plan_check(&q), ERR_RANGE);
+	const struct plan_alive all = {{{true}, {true}, {true}}}, but_first = {{{false}, {true}, {true}}}, but_second = {{{true}, {false}, {true}}};
+	assert_int_equal(plan_repair(&p, &all, NULL, 0, &q), OK);
+	assert_int_equal(q.stages[1].stream_share, 30000);
+	assert_int_equal(plan_repair(&p, &but_second, &spare, 1, &q), OK); // another machine, of which nothing was planned
+	assert_int_equal(q.stages[1].stream_share, 0);
+	assert_int_equal(q.stages[2].stream_share, WINDOW_SHARE_WHOLE);
+	assert_int_equal(plan_repair(&p, &but_first, NULL, 0, &q), OK); // its layers go to both others, in one round or the next
+	assert_int_equal(q.n_stages, 2);
+	assert_int_equal(q.stages[0].stream_share, 0);
+	assert_int_equal(q.stages[1].stream_share, 0);
+	w.stream_shares = NULL;
+	assert_int_equal(plan_given(&w, names, layers, &p, NULL), OK);
+	assert_int_equal(p.stages[1].stream_share, 0);
 }
 
 static void an_empty_stage_or_a_wrong_sum_is_refused_by_name(void **state)
@@ -340,6 +375,7 @@ int main(void)
 		cmocka_unit_test(rounds_cut_the_layers_of_each_stage),
 		cmocka_unit_test(every_even_split_covers_the_model),
 		cmocka_unit_test(a_given_split_is_taken_as_it_is),
+		cmocka_unit_test(stages_stream_what_they_are_given),
 		cmocka_unit_test(an_empty_stage_or_a_wrong_sum_is_refused_by_name),
 		cmocka_unit_test(check_refuses_gaps),
 		cmocka_unit_test(a_repair_moves_the_lost_layers_and_no_other),

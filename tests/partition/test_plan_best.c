@@ -1,6 +1,7 @@
 // The solver's answer as the coordinator takes it: node ids and spans of layers, against the plan there is.
 #include "partition/plan_best.h"
 
+#include "base/window_layout.h"
 #include "tests/support/cost_fixture.h"
 
 #include <math.h>
@@ -207,6 +208,68 @@ static void groups_come_with_their_members_and_are_timed_as_the_plan_there_is(vo
 	assert_true(isinf(t.a.current_s));
 }
 
+// A machine with room for half its layers, and one four times as slow: in two rounds the first reads while the other computes, the further ahead the better.
+static void begin_streaming(struct asked *t)
+{
+	begin(t, 2);
+	t->f.devices[0].disk_rate = 2e9;
+	t->f.devices[0].cap_bytes = 2100000000;
+	t->f.devices[1].cap_bytes = UINT64_C(1) << 40;
+	t->f.devices[1].cpu_rate = 2.5e9;
+	t->limits[0] = (struct solve_limit){.layers_min = 4, .layers_max = 4, .is_trusted = true};
+	t->ask.want.rounds_min = t->ask.want.rounds_max = 2;
+}
+
+static void a_window_that_is_counted_on_is_in_the_plan_and_in_the_time_of_the_plan_there_is(void **state)
+{
+	(void)state;
+	struct asked t;
+	begin_streaming(&t);
+	assert_int_equal(find(&t), OK);
+	assert_int_equal(t.a.plan.n_rounds, 2);
+	const struct plan_stage *st = plan_find(&t.a.plan, ids[0]), *other = plan_find(&t.a.plan, ids[1]);
+	int32_t n = window_share_units(st->stream_share, 4 * 8), least = 4 * 8 - 16 + WINDOW_MIN;
+	assert_in_range(n, least + 1, 4 * 8);
+	assert_int_equal(other->stream_share, 0); // holds all it has
+	assert_int_equal(plan_check(&t.a.plan), OK);
+	double best_s = t.a.token_s;
+	struct plan current = t.a.plan;
+	t.ask.current = &current;
+	assert_int_equal(find(&t), OK);
+	assert_true(t.a.current_s == best_s);
+	for (int32_t i = 0; i < current.n_stages; i++) // as a repair leaves it
+		current.stages[i].stream_share = 0;
+	assert_int_equal(find(&t), OK);
+	assert_true(t.a.token_s == best_s);
+	assert_true(t.a.current_s > best_s * 1.05 && t.a.current_s < INFINITY);
+	for (int32_t i = 0; i < current.n_stages; i++)
+		current.stages[i].stream_share = 1; // of figures with which more fitted
+	double least_s = t.a.current_s;
+	assert_int_equal(find(&t), OK);
+	assert_true(t.a.current_s == least_s);
+	t.f.devices[0].cap_bytes = UINT64_C(1) << 40; // all fits now
+	current = t.a.plan;
+	assert_int_equal(find(&t), OK);
+	assert_true(t.a.current_s <= best_s);
+	assert_int_equal(plan_find(&t.a.plan, ids[0])->stream_share, 0);
+}
+
+static void the_smallest_window_and_experts_are_left_to_the_machine(void **state)
+{
+	(void)state;
+	struct asked t;
+	begin_streaming(&t);
+	t.f.shape.expert_share = 0.8;
+	t.f.shape.split.n_experts = 8;
+	t.f.shape.n_experts_used = 2;
+	assert_int_equal(find(&t), OK);
+	assert_int_equal(plan_find(&t.a.plan, ids[0])->stream_share, 0);
+	begin_streaming(&t);
+	t.f.devices[0].disk_rate = 0.01e9; // whatever is read is waited for
+	assert_int_equal(find(&t), OK);
+	assert_int_equal(plan_find(&t.a.plan, ids[0])->stream_share, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -218,6 +281,8 @@ int main(void)
 		cmocka_unit_test(moving_takes_as_long_as_the_slowest_disk),
 		cmocka_unit_test(who_is_left_out_is_named_with_the_reason),
 		cmocka_unit_test(groups_come_with_their_members_and_are_timed_as_the_plan_there_is),
+		cmocka_unit_test(a_window_that_is_counted_on_is_in_the_plan_and_in_the_time_of_the_plan_there_is),
+		cmocka_unit_test(the_smallest_window_and_experts_are_left_to_the_machine),
 		cmocka_unit_test(a_model_that_fits_nowhere_is_an_error_with_the_figures),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

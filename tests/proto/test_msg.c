@@ -1,5 +1,6 @@
 #include "proto/msg.h"
 
+#include "base/window_layout.h"
 #include "proto/frame.h"
 #include "tests/support/msg_samples.h"
 
@@ -131,6 +132,11 @@ static void values_outside_their_range_are_refused_by_name(void **state)
 	msg_sample(MSG_PLAN, &m);
 	m.u.plan.wire = (enum wire_type)N_WIRE_TYPES;
 	refused(&m, "wire");
+	msg_sample(MSG_PLAN, &m);
+	m.u.plan.stream_share = WINDOW_SHARE_WHOLE + 1;
+	refused(&m, "stream_share");
+	m.u.plan.stream_share = UINT32_MAX;
+	refused(&m, "stream_share");
 	msg_sample(MSG_HELLO, &m);
 	m.u.hello.n_threads = 0;
 	refused(&m, "n_threads");

@@ -55,7 +55,7 @@ void msg_sample(enum msg_type type, struct msg *m)
 	case MSG_REFUSED: text_copy(m->u.refused.reason, REASON_CAP, "another model file"); break;
 	case MSG_PLAN:
 		m->u.plan = (struct msg_plan){.epoch = {12}, .n_stages = 3, .stage = 1, .layers = {2, {{10, 20}, {30, 34}}}, .wire = WIRE_Q8, .n_slots = 8,
-			.ctx_len = 4096, .chunk_max = 512, .hop_credits = 16, .has_output = true};
+			.ctx_len = 4096, .chunk_max = 512, .hop_credits = 16, .has_output = true, .stream_share = 40000};
 		fill_peer(&m->u.plan.prev, 7);
 		fill_peer(&m->u.plan.next, 9);
 		m->u.plan.group = (struct msg_group){.n_members = 4, .hub = 1, .shares = {3, 0, 70000, 1}};
