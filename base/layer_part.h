@@ -27,10 +27,9 @@ static inline struct layer_part layer_part_of(int32_t n, int32_t place, enum spl
 	return p;
 }
 
-static inline bool layer_part_equal(const struct layer_part *a, const struct layer_part *b)
-{
-	return a->n == b->n && a->place == b->place && a->mode == b->mode && memcmp(a->shares, b->shares, sizeof a->shares) == 0;
-}
+// layer_part_equal tells whether two parts are the same rows, columns, heads and experts, so that what is kept of one (blocks, keys and values) is of use to
+// the other. How sums travel does not matter, but for which columns are dealt by lanes; nor in which unit shares are, nor how the others divide the rest.
+bool layer_part_equal(const struct layer_part *a, const struct layer_part *b);
 
 // The layers of which a machine without the model file has the blocks that parts of them need: those that its engine runs, and those that it has
 // fetched to run them next. Never more than it has: what there is no place for is forgotten, and costs a look at the disk.

@@ -545,12 +545,17 @@ static void take_slot(struct engine *e, const struct engine *from, int32_t layer
 	}
 }
 
+// has_same_kv: keys and values are those of the same KV heads, whatever else of a layer is whose.
+static bool has_same_kv(const struct engine *e, const struct engine *from)
+{
+	return e->n_own_kv == from->n_own_kv && (e->n_own_kv == 0 || memcmp(e->kv_heads, from->kv_heads, (size_t)e->n_own_kv * sizeof *e->kv_heads) == 0);
+}
+
 void engine_take_kv(struct engine *e, const struct engine *from)
 {
 	ASSERT(e->c.model == from->c.model);
 	ASSERT(e->c.wire == from->c.wire);
-	if (e->c.n_slots != from->c.n_slots || e->c.ctx_len != from->c.ctx_len || e->split.mode != from->split.mode ||
-		memcmp(&e->part, &from->part, sizeof e->part) != 0)
+	if (e->c.n_slots != from->c.n_slots || e->c.ctx_len != from->c.ctx_len || !has_same_kv(e, from))
 		return;
 	for (int32_t layer = 0; layer < e->hp.n_layers; layer++)
 		if (layer_spans_find(&e->c.layers, layer) >= 0 && layer_spans_find(&from->c.layers, layer) >= 0)

@@ -90,7 +90,7 @@ MUST_USE enum err engine_load_weights(struct engine *e, const struct residency_l
 // engine_drop_weights gives them back; what was computed stays.
 void engine_drop_weights(struct engine *e);
 // engine_take_kv copies what another engine of the same model and wire type has computed in the layers that both run. Nothing, unless
-// slots, context and the part of a group are the same.
+// slots, context and KV heads are the same.
 void engine_take_kv(struct engine *e, const struct engine *from);
 // engine_bytes returns the memory this engine takes beside its weights, engine_kv_bytes what of it is KV cache.
 uint64_t engine_bytes(const struct engine *e);

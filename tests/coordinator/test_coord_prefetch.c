@@ -382,7 +382,8 @@ static void who_holds_its_part_of_a_group_fetches_nothing(void **state)
 	(void)state;
 	struct host h;
 	struct msg m;
-	const struct layer_part held[] = {layer_part_of(2, 0, SPLIT_GATHER, group_shares), layer_part_of(2, 1, SPLIT_GATHER, group_shares)};
+	static const uint32_t same_shares[] = {6, 2}; // of another plan
+	const struct layer_part held[] = {layer_part_of(2, 0, SPLIT_GATHER, same_shares), layer_part_of(2, 1, SPLIT_GATHER, group_shares)};
 	start_group(&h, held);
 	assert_false(sent(&h, h.control[2], MSG_PREPARE, &m) || sent(&h, h.control[3], MSG_PREPARE, &m));
 	be_ready(&h, 3);

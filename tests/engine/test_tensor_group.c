@@ -405,11 +405,54 @@ static void the_demo_model_is_split_among_five_and_seven(void **state)
 	assert_true(IS_INSTRUMENTED || t.split_kv >= 10); // three KV heads
 }
 
+// next_token computes the position behind compute's sequence, and leaves its states at the beginning of c->hidden.
+static void next_token(struct computed *c)
+{
+	struct engine_item it = {.slot = 1, .pos_begin = N_TOKENS - 1, .n_tokens = 1, .hidden = c->hidden};
+	for (int32_t i = 0; i < c->hidden_dim; i++)
+		c->hidden[i] = (float)(i % 7) - 3;
+	forward(c, &it, 1);
+}
+
+static void keys_and_values_stay_where_sums_travel_otherwise(void **state)
+{
+	(void)state;
+	static const enum split_mode modes[] = {SPLIT_MIXED_SCATTER, SPLIT_MIXED_RING, SPLIT_MIXED_STAR, SPLIT_GATHER, SPLIT_REDUCE, SPLIT_REDUCE_STAR, SPLIT_REDUCE_RING};
+	static const uint32_t shares[] = {1, 1};
+	struct tiny_llama shape = tiny_llama_default(3);
+	shape.n_layers = 2;
+	shape.types[0] = DTYPE_Q8_0;
+	struct model *m = open_tiny(&shape);
+	struct split_shape s = engine_split_shape(m);
+	struct computed one, all[2];
+	open_computed(&one, m, NULL);
+	compute(&one);
+	next_token(&one);
+	for (size_t i = 0; i + 1 < sizeof modes / sizeof *modes; i++) {
+		if (modes[i] == SPLIT_GATHER)
+			continue; // reduced, heads are others'
+		for (size_t k = 0; k < 2; k++) {
+			struct tensor_split split;
+			assert_int_equal(tensor_split_make(&s, modes[i + k], shares, 2, &split, NULL), OK);
+			open_computed(&all[k], m, &split);
+		}
+		compute(&all[0]);
+		tensor_group_take_kv(all[1].group, all[0].group);
+		next_token(&all[1]);
+		assert_memory_equal(all[1].hidden, one.hidden, (size_t)one.hidden_dim * sizeof *one.hidden);
+		close_computed(&all[0]);
+		close_computed(&all[1]);
+	}
+	close_computed(&one);
+	model_close(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_split_gives_the_bits_of_one_engine),
 		cmocka_unit_test(the_demo_model_is_split_among_five_and_seven),
+		cmocka_unit_test(keys_and_values_stay_where_sums_travel_otherwise),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
