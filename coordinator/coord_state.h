@@ -336,6 +336,7 @@ int64_t members_deadline_ns(const struct coordinator *c);
 // member_figures.c: what is known of machines and of the ways between them.
 void member_figures_on_profile(struct coordinator *c, int32_t member, const struct device_profile *p);
 void member_figures_on_own(struct coordinator *c, const struct device_profile *p); // of the coordinator's machine
+void member_figures_on_loaded(struct coordinator *c, int32_t member); // its layers, or failed to
 void member_figures_on_report(struct coordinator *c, int32_t member, const struct msg_node_report *r);
 void member_figures_on_link(struct coordinator *c, int32_t member, const struct msg *m);
 // member_layers_max bounds how many layers a member can hold, LAYERS_MAX when nothing is known: what it says (a simulated volunteer), else of how many its

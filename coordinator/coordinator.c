@@ -153,6 +153,12 @@ static void on_peer_link(struct coordinator *c, int32_t member, const struct msg
 	coord_lose_member(c, member, "its direct link to a neighbour broke", fx);
 }
 
+static void on_loaded(struct coordinator *c, int32_t member, const struct msg *m, struct coord_effects *fx)
+{
+	member_figures_on_loaded(c, member);
+	planning_on_loaded(c, member, m->u.loaded.epoch, m->u.loaded.error, fx);
+}
+
 static void on_control(struct coordinator *c, struct coord_link *l, const uint8_t *data, size_t len, struct coord_effects *fx)
 {
 	struct msg m;
@@ -172,7 +178,7 @@ static void on_control(struct coordinator *c, struct coord_link *l, const uint8_
 		if (!l->retired) // else one behind it, on the newer link, says what holds
 			members_on_hello(c, member, &m.u.hello, fx);
 		return;
-	case MSG_LOADED: planning_on_loaded(c, member, m.u.loaded.epoch, m.u.loaded.error, fx); return;
+	case MSG_LOADED: on_loaded(c, member, &m, fx); return;
 	case MSG_STEP_FAILED: ring_on_step_failed(c, member, &m, fx); return;
 	case MSG_PEER_LINK: on_peer_link(c, member, &m, fx); return;
 	case MSG_LINK_RTT: member_figures_on_link(c, member, &m); return;

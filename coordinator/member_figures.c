@@ -5,6 +5,8 @@ void member_figures_on_profile(struct coordinator *c, int32_t member, const stru
 {
 	struct member *m = &c->members[member];
 	bool is_first = m->profile.n_threads == 0;
+	if (p->visit_ns != m->profile.visit_ns)
+		observed_rate_begin(&m->decode); // all visits so far take another part of all computing so far
 	m->profile = *p;
 	if (m->is_local)
 		c->own_profile = *p;
@@ -26,9 +28,23 @@ static uint64_t computing_us(const struct member *m, const struct msg_node_repor
 	return (uint64_t)(fixed_us < us / 2 ? us - fixed_us : us / 2);
 }
 
+// has_read_anew: counts of streamed weights begin with the engine that reads them, which another plan or cap replaces.
+static bool has_read_anew(const struct msg_weight_report *before, const struct msg_weight_report *now)
+{
+	return now->reader != before->reader || now->pinned != before->pinned || now->streamed != before->streamed || now->window != before->window ||
+		now->steps < before->steps;
+}
+
+void member_figures_on_loaded(struct coordinator *c, int32_t member)
+{
+	observed_rate_begin(&c->members[member].disk);
+}
+
 void member_figures_on_report(struct coordinator *c, int32_t member, const struct msg_node_report *r)
 {
 	struct member *m = &c->members[member];
+	if (has_read_anew(&m->report.weights, &r->weights))
+		observed_rate_begin(&m->disk);
 	m->report = *r;
 	observed_rate_report(&m->decode, r->decode_bytes, computing_us(m, r));
 	observed_rate_report(&m->prefill, r->prefill_flop, r->prefill_us);

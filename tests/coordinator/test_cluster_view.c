@@ -331,6 +331,62 @@ static void what_a_member_does_replaces_what_was_measured_of_it(void **state)
 	stop(&h);
 }
 
+static void report_reading(struct host *h, uint64_t steps, uint64_t read, uint64_t read_us, uint64_t pinned)
+{
+	struct msg m = {.type = MSG_NODE_REPORT, .u.node_report.weights = {.reader = 1, .steps = steps, .read = read, .read_us = read_us, .pinned = pinned}};
+	message(h, h->control[1], &m);
+}
+
+static double disk_of_node(struct host *h)
+{
+	assert_int_equal(coordinator_view(h->c, DTYPE_Q4_K, &view, &em), OK);
+	return view.devices[1].disk_rate;
+}
+
+static void counters_of_weights_loaded_anew_are_not_compared_with_those_before(void **state)
+{
+	(void)state;
+	struct host h;
+	start(&h, NULL, 1);
+	arrive(&h, 1);
+	tell_profile(&h, 1);
+	for (uint64_t i = 1; i <= 5; i++)
+		report_reading(&h, i, i * GB, i * 1000000, 7);
+	assert_true(is_near(disk_of_node(&h), 1e9));
+	struct msg loaded = {.type = MSG_LOADED, .u.loaded.epoch = {epoch_of(&h)}};
+	message(&h, h.control[1], &loaded);
+	report_reading(&h, 9, 8 * GB, 8000000, 7); // more than ever before, of which 3 GB in 3 s would be the difference
+	report_reading(&h, 10, 9 * GB, 9000000, 7);
+	assert_true(is_near(disk_of_node(&h), 1e9));
+	message(&h, h.control[1], &loaded);
+	report_reading(&h, 11, 10 * GB, 20000000, 7); // 1 GB in 11 s would be
+	assert_true(is_near(disk_of_node(&h), 1e9));
+	report_reading(&h, 12, 11 * GB, 40000000, 3); // with less memory, read anew without another plan
+	assert_true(is_near(disk_of_node(&h), 1e9));
+	report_reading(&h, 1, 12 * GB, 60000000, 3);
+	assert_true(is_near(disk_of_node(&h), 1e9));
+	stop(&h);
+}
+
+static void a_visit_measured_anew_is_no_computing(void **state)
+{
+	(void)state;
+	struct host h;
+	start(&h, NULL, 1);
+	arrive(&h, 1);
+	struct msg m = {.type = MSG_NODE_REPORT}, told = {.type = MSG_PROFILE, .u.profile = profile(11)};
+	for (uint64_t i = 1; i <= 5; i++) {
+		told.u.profile.visit_ns = i < 5 ? 100000 : 50000;
+		message(&h, h.control[1], &told);
+		m.u.node_report.decode_bytes = i * 6 * GB;
+		m.u.node_report.n_visits = i * 2000;
+		m.u.node_report.decode_us = i * 1200000;
+		message(&h, h.control[1], &m);
+	}
+	assert_true(is_near(status(&h).members[0].decode_bps, 6e9));
+	stop(&h);
+}
+
 static bool remembers_way(const struct host *h, int32_t i, int32_t j)
 {
 	struct node_id both[2] = {record(i).id, record(j).id};
@@ -371,6 +427,8 @@ int main(void)
 		cmocka_unit_test(nodes_of_one_name_get_numbers),
 		cmocka_unit_test(a_coordinator_shows_the_planner_who_is_here),
 		cmocka_unit_test(what_a_member_does_replaces_what_was_measured_of_it),
+		cmocka_unit_test(counters_of_weights_loaded_anew_are_not_compared_with_those_before),
+		cmocka_unit_test(a_visit_measured_anew_is_no_computing),
 		cmocka_unit_test(a_revoked_nodes_ways_are_forgotten),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
