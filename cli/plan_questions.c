@@ -85,6 +85,11 @@ static const struct cluster *net_of(struct plan_report *r, struct material *m, s
 		for (size_t i = 0; i < n * n; i++) // who does not reach whom stays so
 			if (r->cluster->cluster.links[i].rate <= 0)
 				room[i].rate = 0;
+		for (size_t i = 0; i < n * n; i++) {
+			int32_t via = r->cluster->cluster.links[i].via - 1;
+			if (via >= 0)
+				room[i] = cluster_link_via(&room[i / n * n + (size_t)via], &room[(size_t)via * n + i % n], via);
+		}
 		out->links = room;
 	}
 	return out;

@@ -115,8 +115,8 @@ static void put_link(struct writer *w, const struct cluster *c, int32_t i, int32
 {
 	const struct cluster_link *there = &c->links[i * c->n_devices + j], *back = &c->links[j * c->n_devices + i];
 	put(w, "\n[[link]]\nbetween = [\"%s\", \"%s\"]\n", name_of(c, i).text, name_of(c, j).text);
-	if (there->rate <= 0 || back->rate <= 0) {
-		put(w, "cut = true\n");
+	if (there->rate <= 0 || back->rate <= 0 || there->via > 0 || back->via > 0) { // read back, it goes the same way
+		put(w, "cut = true%s\n", there->rate > 0 && back->rate > 0 ? " # through the coordinator, as far as is known: these two never were neighbours" : "");
 		return;
 	}
 	double there_s = there->delay_s + there->software_s, back_s = back->delay_s + back->software_s;
@@ -127,7 +127,7 @@ static void put_link(struct writer *w, const struct cluster *c, int32_t i, int32
 	if (is_guess && i == 0)
 		put(w, "rate = { value = \"%.0f B/s\", derived = \"nothing large enough was sent between the coordinator and %s yet\" }\n", rate, name_of(c, j).text);
 	else
-		put(w, "rate = \"%.0f B/s\"%s\n", rate, is_guess ? " # through the coordinator: these two never were neighbours" : "");
+		put(w, "rate = \"%.0f B/s\"%s\n", rate, is_guess ? " # not measured" : "");
 }
 
 size_t cluster_toml_write(const struct cluster_toml *t, char *out, size_t cap)

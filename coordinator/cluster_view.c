@@ -134,9 +134,12 @@ static struct cluster_link one_way(const struct link_figures *there, const struc
 	return l;
 }
 
+// through: where the coordinator passes on what goes.
 static struct cluster_link through(const struct cluster_link *a, const struct cluster_link *b)
 {
-	return (struct cluster_link){.delay_s = a->delay_s + b->delay_s, .rate = 1 / (1 / a->rate + 1 / b->rate), .derived = true};
+	struct cluster_link l = cluster_link_via(a, b, 0);
+	l.derived = true;
+	return l;
 }
 
 static void fill_links(const struct cluster_view_input *in, const int32_t *origin, struct cluster_view *v)

@@ -2,7 +2,7 @@
 //
 // Device 0 is the coordinator's machine, with the node beside it when there is one. Nothing is invented without saying so: figures that were
 // not measured are marked as derived. A way between two nodes that never were neighbours is taken through the coordinator, where steps go
-// when they do not reach each other: it is no faster than what they have.
+// when they do not reach each other: it is no faster than what they have, and marked as going through device 0.
 #ifndef HEARTH_COORDINATOR_CLUSTER_VIEW_H
 #define HEARTH_COORDINATOR_CLUSTER_VIEW_H
 

@@ -85,15 +85,33 @@ static enum err check_link(const struct cluster_link *l, const char *who, struct
 	return e == OK ? check_number(who, "link software cost", l->software_s, 0, CLUSTER_DELAY_MAX, "s", em) : e;
 }
 
+// check_via: who passes on reaches both ends by links of its own.
+static enum err check_via(const struct cluster *c, int32_t from, int32_t to, struct errmsg *em)
+{
+	int32_t n = c->n_devices, via = c->links[(size_t)from * (size_t)n + (size_t)to].via - 1;
+	if (via < -1 || via >= n || via == from || via == to)
+		return errmsg_fail(em, ERR_RANGE, "%.64s: device %d of %d passes on what goes to %.64s", c->devices[from].name, via, n, c->devices[to].name);
+	if (via < 0)
+		return OK;
+	const struct cluster_link *there = &c->links[(size_t)from * (size_t)n + (size_t)via], *on = &c->links[(size_t)via * (size_t)n + (size_t)to];
+	if (there->rate > 0 && there->via == 0 && on->rate > 0 && on->via == 0)
+		return OK;
+	return errmsg_fail(em, ERR_RANGE, "%.64s passes on what goes from %.64s to %.64s, and does not reach both", c->devices[via].name,
+		c->devices[from].name, c->devices[to].name);
+}
+
 static enum err check_links(const struct cluster *c, struct errmsg *em)
 {
 	enum err e = OK;
 	for (int32_t i = 0; i < c->n_devices && e == OK; i++) {
 		if (c->links == NULL)
 			e = check_link(&c->attach[i], c->devices[i].name, em);
-		for (int32_t j = 0; c->links != NULL && j < c->n_devices && e == OK; j++)
+		for (int32_t j = 0; c->links != NULL && j < c->n_devices && e == OK; j++) {
 			if (i != j)
 				e = check_link(&c->links[(size_t)i * (size_t)c->n_devices + (size_t)j], c->devices[i].name, em);
+			if (i != j && e == OK)
+				e = check_via(c, i, j, em);
+		}
 	}
 	return e;
 }
@@ -255,6 +273,17 @@ double model_shape_head_flops(const struct model_shape *s)
 double cluster_cpu_rate(const struct cluster_device *d, enum dtype type)
 {
 	return d->cpu_rate_of[type] > 0 ? d->cpu_rate_of[type] : d->cpu_rate;
+}
+
+struct cluster_link cluster_link_via(const struct cluster_link *there, const struct cluster_link *on, int32_t via)
+{
+	if (there->rate <= 0 || on->rate <= 0)
+		return (struct cluster_link){.rate = 0};
+	return (struct cluster_link){.delay_s = there->delay_s + on->delay_s,
+		.rate = 1 / (1 / there->rate + 1 / on->rate),
+		.software_s = there->software_s + on->software_s,
+		.via = via + 1,
+		.derived = there->derived || on->derived};
 }
 
 static bool add_hop(const struct cluster_link *l, double bytes, double *seconds)

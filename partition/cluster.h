@@ -51,6 +51,7 @@ struct cluster_link {
 	double delay_s;    // mean, one way
 	double rate;       // bytes/s; 0: they do not reach each other
 	double software_s; // cost of handling one message; with `attach`, of one side
+	int32_t via;       // in `links`: number + 1 of the device that passes on what goes here, as the two have no link; the other figures are of the whole way
 	bool derived;
 };
 
@@ -116,6 +117,8 @@ double model_shape_head_flops(const struct model_shape *s);
 
 // cluster_cpu_rate returns B for a weight type.
 double cluster_cpu_rate(const struct cluster_device *d, enum dtype type);
+// cluster_link_via is the way from one device to another through a third, whose number is `via`, from the two links there are. Rate 0: one is missing.
+struct cluster_link cluster_link_via(const struct cluster_link *there, const struct cluster_link *on, int32_t via);
 // cluster_hop puts the time of `bytes` from one device to another into *seconds (0 to itself); false: they do not reach each other.
 bool cluster_hop(const struct cluster *c, int32_t from, int32_t to, double bytes, double *seconds);
 

@@ -119,10 +119,7 @@ static enum err relay_means(struct scenario_reader *r, bool is_group)
 		if (a == h || b == h || is_group)
 			return errmsg_fail(r->em, ERR_FORMAT, "%.200s: link.cut: %s and %s: nobody relays %s", r->file, s->devices[a].name,
 				s->devices[b].name, is_group ? "the exchanges of a group" : "what goes to the coordinator");
-		struct cluster_link to_head[] = {r->matrix[a * n + h], r->matrix[b * n + h]};
-		struct cluster_link relayed = {.delay_s = to_head[0].delay_s + to_head[1].delay_s,
-			.rate = 1 / (1 / to_head[0].rate + 1 / to_head[1].rate)};
-		r->matrix[a * n + b] = r->matrix[b * n + a] = relayed;
+		r->matrix[a * n + b] = r->matrix[b * n + a] = cluster_link_via(&r->matrix[a * n + h], &r->matrix[h * n + b], h);
 	}
 	return OK;
 }
@@ -136,13 +133,8 @@ static void reach_head(struct scenario *s, struct cluster_link *matrix)
 			matrix[s->links[i].a * n + s->links[i].b].rate = matrix[s->links[i].b * n + s->links[i].a].rate = 0;
 	for (int32_t i = 0; i < s->n_links; i++) {
 		int32_t a = s->links[i].a, b = s->links[i].b;
-		struct cluster_link to_head[] = {matrix[a * n + h], matrix[b * n + h]}, relayed = {.rate = 0};
-		if (!s->links[i].is_cut || a == h || b == h)
-			continue;
-		if (to_head[0].rate > 0 && to_head[1].rate > 0)
-			relayed = (struct cluster_link){.delay_s = to_head[0].delay_s + to_head[1].delay_s,
-				.rate = 1 / (1 / to_head[0].rate + 1 / to_head[1].rate)};
-		matrix[a * n + b] = matrix[b * n + a] = relayed;
+		if (s->links[i].is_cut && a != h && b != h)
+			matrix[a * n + b] = matrix[b * n + a] = cluster_link_via(&matrix[a * n + h], &matrix[h * n + b], h);
 	}
 }
 

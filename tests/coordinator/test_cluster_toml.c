@@ -107,6 +107,11 @@ static void of_two_ways_the_slower_counts_and_none_is_a_cut(void **state)
 	assert_true(cluster_hop(&s.cluster, 1, 2, 0, &back)); // by the coordinator
 	assert_true(back > 0.5);
 	scenario_close(&s);
+	w.links[1 * DEVICES + 2] = w.links[2 * DEVICES + 1] = cluster_link_via(&w.links[1 * DEVICES], &w.links[2], 0);
+	s = read_back(&w.cluster, false);
+	assert_int_equal(s.cluster.links[1 * DEVICES + 2].via, 1); // it still goes that way
+	assert_int_equal(s.n_links, DEVICES * (DEVICES - 1) / 2);
+	scenario_close(&s);
 }
 
 static void names_that_no_file_has_are_changed_and_kept_apart(void **state)

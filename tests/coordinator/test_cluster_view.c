@@ -172,6 +172,8 @@ static void nodes_that_never_met_are_joined_through_the_coordinator(void **state
 	f.pair = (struct link_figures){.n = 50, .mean_us = 700, .rate_bps = GB};
 	make(&f);
 	assert_true(is_near(way(1, 3)->delay_s, 0.001 + 0.003) && is_near(way(1, 3)->rate, 5e7) && way(1, 3)->derived);
+	assert_int_equal(way(1, 3)->via, 1); // device 0
+	assert_int_equal(way(1, 2)->via, 0);
 	assert_true(is_near(way(1, 2)->delay_s, 0.00035) && is_near(way(1, 2)->rate, 1e9) && !way(1, 2)->derived);
 	assert_true(is_near(way(2, 1)->delay_s, 0.00035)); // seen from the other end
 }

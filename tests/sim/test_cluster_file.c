@@ -100,6 +100,8 @@ static void what_a_cut_pair_sends_goes_through_the_coordinator(void **state)
 	assert_non_null(s.cluster.links);
 	double direct = hop_s(&s, 0, 1, 1000), relayed = hop_s(&s, 1, 2, 1000);
 	assert_true(relayed > direct * 2 * (1 - 1e-12) && relayed < direct * 2 * (1 + 1e-12));
+	assert_int_equal(s.cluster.links[2 * 3 + 1].via, 1);
+	assert_int_equal(s.cluster.links[2 * 3 + 0].via, 0);
 	scenario_close(&s);
 }
 
