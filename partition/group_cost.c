@@ -1,4 +1,4 @@
-// Messages of a group's exchanges, and how long they take.
+// Messages of a group's exchanges; partition/group_time.c says how long they take.
 #include "partition/group_cost.h"
 
 #include "base/assert.h"
@@ -11,14 +11,16 @@ static bool reaches(const struct cluster *c, int32_t a, int32_t b)
 	return cluster_hop(c, a, b, 0, &s) && cluster_hop(c, b, a, 0, &s);
 }
 
-// talk tells whether two members send each other anything in a layer. Frames without bytes go through the coordinator, too.
+// through_hub: one member passes on what the others send, and they send each other nothing.
+static bool through_hub(const struct cost_group *g)
+{
+	return g->mode == GROUP_GATHER && g->gather_form == GROUP_HUB;
+}
+
+// talk tells whether two members send each other anything. Without a hub all do: in each batch everybody tells everybody that they can compute it.
 static bool talk(const struct cost_group *g, int32_t a, int32_t b)
 {
-	bool is_direct = g->gather_form == GROUP_DIRECT && g->mode != GROUP_REDUCE;
-	bool is_sum = g->mode != GROUP_GATHER, is_ring = is_sum && g->sum_form == GROUP_RING;
-	if (a == 0 || b == 0 || is_direct || (is_sum && (g->sum_form == GROUP_DIRECT || g->sum_form == GROUP_ALL)))
-		return true;
-	return a == g->hub || b == g->hub || (is_ring && ((a + 1) % g->n_members == b || (b + 1) % g->n_members == a));
+	return !through_hub(g) || a == g->hub || b == g->hub;
 }
 
 static enum err check_members(const struct cluster *c, const struct cost_group *g, struct errmsg *em)
@@ -89,7 +91,7 @@ static bool is_sum(enum group_exchange x)
 int32_t group_steps(const struct cost_group *g, enum group_exchange x)
 {
 	if (x == GROUP_START)
-		return 1;
+		return through_hub(g) && g->hub != 0 ? 2 : 1;
 	if (!is_sum(x))
 		return g->gather_form == GROUP_HUB ? 2 : 1;
 	switch (g->sum_form) {
@@ -123,6 +125,13 @@ static double part_bytes(
 	return 0;
 }
 
+// put: a message, maybe without bytes.
+static void put(struct group_step *out, int32_t from, int32_t to, double bytes)
+{
+	out->to[from] |= UINT32_C(1) << to;
+	out->bytes[from][to] = bytes;
+}
+
 static void gather_step(const struct cost_group *g, const double *parts, int32_t step, struct group_step *out)
 {
 	double all = 0;
@@ -132,12 +141,10 @@ static void gather_step(const struct cost_group *g, const double *parts, int32_t
 		for (int32_t j = 0; j < g->n_members; j++) {
 			if (i == j)
 				continue;
-			if (g->gather_form == GROUP_DIRECT)
-				out->bytes[i][j] = parts[i];
-			else if (step == 0 && j == g->hub)
-				out->bytes[i][j] = parts[i];
+			if (g->gather_form == GROUP_DIRECT || (step == 0 && j == g->hub))
+				put(out, i, j, parts[i]);
 			else if (step == 1 && i == g->hub)
-				out->bytes[i][j] = all - parts[j];
+				put(out, i, j, all - parts[j]);
 		}
 	}
 }
@@ -180,7 +187,7 @@ static double sum_bytes(const struct cost_group *g, const struct sum *a, int32_t
 			return j == g->hub ? nodes_bytes(a, a->masks[i], a->all) : 0;
 		return i == g->hub ? sizeof(float) * a->all : 0;
 	case GROUP_DIRECT: return step == 0 ? nodes_bytes(a, a->masks[i], a->values[j]) : sizeof(float) * a->values[i];
-	case GROUP_RING: return j == around(i + 1, a->n) ? ring_bytes(a, i, step) : 0;
+	case GROUP_RING: return ring_bytes(a, i, step);
 	}
 	return 0;
 }
@@ -195,7 +202,18 @@ static void sum_step(const struct model_shape *s, const struct cost_group *g, co
 		a.values[i] = split_len(t->rows.parts[i].o_rows);
 	for (int32_t i = 0; i < a.n; i++)
 		for (int32_t j = 0; j < a.n; j++)
-			out->bytes[i][j] = i == j ? 0 : sum_bytes(g, &a, i, j, step);
+			if (i != j && (g->sum_form != GROUP_RING || j == around(i + 1, a.n)))
+				put(out, i, j, sum_bytes(g, &a, i, j, step));
+}
+
+// start_step: the hidden states, from the lead to all or to the hub, who has them for the others.
+static void start_step(const struct cost_group *g, double bytes, int32_t step, struct group_step *out)
+{
+	bool has_hub = through_hub(g) && g->hub != 0;
+	int32_t from = step == 0 ? 0 : g->hub;
+	for (int32_t i = 1; i < g->n_members; i++)
+		if (i != from && (!has_hub || step == 1 || i == g->hub))
+			put(out, from, i, bytes);
 }
 
 void group_step_of(const struct model_shape *s, const struct cost_group *g, const struct group_split *t, enum group_exchange x,
@@ -207,115 +225,12 @@ void group_step_of(const struct model_shape *s, const struct cost_group *g, cons
 	if (is_sum(x)) {
 		sum_step(s, g, t, x, step, out);
 	} else if (x == GROUP_START) {
-		for (int32_t i = 1; i < g->n_members; i++)
-			out->bytes[0][i] = (double)s->hop_bytes;
+		start_step(g, (double)s->hop_bytes, step, out);
 	} else {
 		for (int32_t i = 0; i < g->n_members; i++)
 			parts[i] = part_bytes(s, t, x, chosen, i);
 		gather_step(g, parts, step, out);
 	}
-}
-
-// ---- Time
-
-// The way of a message: out of its sender's port and into its receiver's. A link of their own is both.
-struct way {
-	double fixed_s;    // delay, software, and waking the receiver
-	double out_s, in_s; // per byte
-	double tail_s;     // per byte: of the last message, which goes in when it is out
-};
-
-static struct way way_between(const struct cluster *c, int32_t from, int32_t to)
-{
-	double wake_s = c->devices[to].visit_s;
-	if (c->links) {
-		const struct cluster_link *l = &c->links[(size_t)from * (size_t)c->n_devices + (size_t)to];
-		return (struct way){.fixed_s = l->delay_s + l->software_s + wake_s, .out_s = 1 / l->rate, .in_s = 1 / l->rate};
-	}
-	const struct cluster_link *a = &c->attach[from], *b = &c->attach[to];
-	double fast = a->rate > b->rate ? a->rate : b->rate;
-	return (struct way){.fixed_s = a->delay_s + b->delay_s + a->software_s + b->software_s + wake_s,
-		.out_s = 1 / a->rate,
-		.in_s = 1 / b->rate,
-		.tail_s = 1 / fast};
-}
-
-// air_s is the time that the air of a machine's access point is busy in a step: all that its stations send and receive.
-static double air_s(const struct cluster *c, const struct cost_group *g, const struct group_step *step, int32_t air)
-{
-	double s = 0;
-	for (int32_t i = 0; i < g->n_members; i++) {
-		for (int32_t j = 0; j < g->n_members; j++) {
-			if (!(step->bytes[i][j] > 0))
-				continue;
-			struct way w = way_between(c, g->devices[i], g->devices[j]);
-			bool from = c->airs[g->devices[i]] == air, to = c->airs[g->devices[j]] == air;
-			s += step->bytes[i][j] * (c->links && (from || to) ? w.out_s : (from ? w.out_s : 0) + (to ? w.in_s : 0));
-		}
-	}
-	return s;
-}
-
-static double larger(double a, double b)
-{
-	return a > b ? a : b;
-}
-
-double group_step_s(const struct cluster *c, const struct cost_group *g, const struct group_step *step, int32_t n_tokens)
-{
-	double out_s[GROUP_MEMBERS_MAX] = {0}, in_s[GROUP_MEMBERS_MAX] = {0}, air[GROUP_MEMBERS_MAX] = {0}, longest_s = 0;
-	bool is_apart = c->links && c->links_apart;
-	for (int32_t i = 0; i < g->n_members; i++) {
-		if (c->airs && c->airs[g->devices[i]] >= 0)
-			air[i] = air_s(c, g, step, c->airs[g->devices[i]]) * n_tokens;
-		for (int32_t j = 0; j < g->n_members && !is_apart; j++) {
-			double bytes = step->bytes[i][j] * n_tokens;
-			if (!(bytes > 0))
-				continue;
-			struct way w = way_between(c, g->devices[i], g->devices[j]);
-			out_s[i] += bytes * w.out_s;
-			in_s[j] += bytes * w.in_s;
-		}
-	}
-	for (int32_t i = 0; i < g->n_members; i++) {
-		for (int32_t j = 0; j < g->n_members; j++) {
-			double bytes = step->bytes[i][j] * n_tokens;
-			if (!(bytes > 0))
-				continue;
-			struct way w = way_between(c, g->devices[i], g->devices[j]);
-			double busy_s = is_apart ? bytes * w.out_s : larger(out_s[i], in_s[j]) + bytes * w.tail_s;
-			longest_s = larger(longest_s, w.fixed_s + larger(busy_s, larger(air[i], air[j])));
-		}
-	}
-	return longest_s;
-}
-
-void group_traffic_add(const struct cluster *c, const struct model_shape *s, const struct cost_group *g, const struct group_split *split,
-	enum group_exchange x, int32_t n_tokens, struct group_traffic *t)
-{
-	t->n_exchanges++;
-	for (int32_t step = 0; step < group_steps(g, x); step++) {
-		struct group_step messages;
-		group_step_of(s, g, split, x, NULL, step, &messages);
-		t->n_steps++;
-		t->seconds += group_step_s(c, g, &messages, n_tokens);
-		for (int32_t i = 0; i < g->n_members; i++) {
-			for (int32_t j = 0; j < g->n_members; j++) {
-				t->sent[i] += messages.bytes[i][j] * n_tokens;
-				t->received[j] += messages.bytes[i][j] * n_tokens;
-			}
-		}
-	}
-}
-
-void group_layer_traffic(const struct cluster *c, const struct model_shape *s, const struct cost_group *g, const struct group_split *split,
-	int32_t n_tokens, struct group_traffic *out)
-{
-	enum group_exchange list[GROUP_PARTS_MAX];
-	int32_t n = group_exchanges(&s->split, g->mode, list);
-	*out = (struct group_traffic){0};
-	for (int32_t i = 0; i < n; i++)
-		group_traffic_add(c, s, g, split, list[i], n_tokens, out);
 }
 
 const char *group_mode_words(enum group_mode m)

@@ -6,7 +6,8 @@
 // next one begins when all have arrived. Bytes and seconds are both computed from these messages, so that they cannot disagree.
 //
 // Handling a step of messages costs their receiver what a visit does, beside the software's cost of the link.
-// A member's messages share its port unless links are said to be apart, and machines on one access point share its air.
+// A member's messages share its port unless links are said to be apart, and machines on one access point share its air. What goes between two that have
+// no link wakes who passes it on (cluster_link.via), and shares that one's port with everything else that does.
 // Source: cost-model.md, section 6; canonical-arithmetic.md, last part.
 #ifndef HEARTH_PARTITION_GROUP_COST_H
 #define HEARTH_PARTITION_GROUP_COST_H
@@ -51,7 +52,8 @@ struct group_split {
 	int32_t n_heads[GROUP_MEMBERS_MAX], n_kv_heads[GROUP_MEMBERS_MAX], n_ffn[GROUP_MEMBERS_MAX]; // KV heads: those its query heads use
 };
 
-// group_check refuses a group that cannot be: members twice, or that do not reach each other as the form wants; a model of unknown dimensions.
+// group_check refuses a group that cannot be: members twice; two that do not reach each other, not even through somebody, unless a hub passes on all
+// they send; a model of unknown dimensions.
 MUST_USE enum err group_check(const struct cluster *c, const struct model_shape *s, const struct cost_group *g, struct errmsg *em);
 // group_split_make cuts a layer. ERR_RANGE: shares that are all 0, too many members; sums that the model's heads, experts or types do not allow.
 MUST_USE enum err group_split_make(const struct split_shape *s, enum group_mode mode, const uint32_t *shares, int32_t n, struct group_split *out,
@@ -90,6 +92,7 @@ struct group_chosen {
 };
 
 struct group_step {
+	uint32_t to[GROUP_MEMBERS_MAX]; // whom each member sends something, maybe nothing but that it can go on
 	double bytes[GROUP_MEMBERS_MAX][GROUP_MEMBERS_MAX]; // from, to; of one token
 };
 
@@ -97,8 +100,8 @@ struct group_step {
 int32_t group_steps(const struct cost_group *g, enum group_exchange x);
 void group_step_of(const struct model_shape *s, const struct cost_group *g, const struct group_split *t, enum group_exchange x,
 	const struct group_chosen *chosen, int32_t step, struct group_step *out);
-// group_step_s is its time for n tokens.
-double group_step_s(const struct cluster *c, const struct cost_group *g, const struct group_step *step, int32_t n_tokens);
+// group_hop_s is the time of one message between two machines, alone, until its receiver has it; INFINITY: they do not reach each other.
+double group_hop_s(const struct cluster *c, int32_t from, int32_t to, double bytes);
 
 struct group_traffic {
 	int32_t n_exchanges, n_steps;
@@ -106,7 +109,8 @@ struct group_traffic {
 	double sent[GROUP_MEMBERS_MAX], received[GROUP_MEMBERS_MAX]; // bytes
 };
 
-// group_traffic_add adds n tokens of an exchange to *t, group_layer_traffic is all of a layer's.
+// group_traffic_add adds n tokens of an exchange to *t (GROUP_START: with what the first exchange of a batch takes longer than those of other layers,
+// as in a ring, too, everybody then tells everybody that they can compute it), group_layer_traffic is all of a layer's.
 void group_traffic_add(const struct cluster *c, const struct model_shape *s, const struct cost_group *g, const struct group_split *split,
 	enum group_exchange x, int32_t n_tokens, struct group_traffic *t);
 void group_layer_traffic(const struct cluster *c, const struct model_shape *s, const struct cost_group *g, const struct group_split *split,

@@ -395,13 +395,77 @@ static void the_slowest_link_decides(void **state)
 	struct world w;
 	(void)state;
 	world_of(&w, 3, GROUP_MIXED, GROUP_HUB, 32);
-	w.links[1 * DEVICES + 2].delay_s = 0.1;
 	w.group.gather_form = GROUP_DIRECT;
-	// Three, two and three lanes are two nodes each: four vectors go to the hub, two come back. Nobody uses the slow link.
+	// Three, two and three lanes are two nodes each: four vectors go to the hub, two come back.
 	assert_near(exchange_of(&w, GROUP_DOWN_SUM).seconds, 2 * 0.0025 + 6 * wire_s(4 * HIDDEN));
-	assert_true(exchange_of(&w, GROUP_O).seconds > 0.1);
 	w.devices[0].visit_s = 0.0002; // the hub is woken by the first step
 	assert_near(exchange_of(&w, GROUP_DOWN_SUM).seconds, 2 * 0.0025 + 0.0002 + 6 * wire_s(4 * HIDDEN));
+	w.links[1 * DEVICES + 2].delay_s = 0.1; // on which no bytes go, but that somebody can go on
+	assert_near(exchange_of(&w, GROUP_DOWN_SUM).seconds, 2 * 0.1005);
+	assert_true(exchange_of(&w, GROUP_O).seconds > 0.1);
+	world_of(&w, 3, GROUP_GATHER, GROUP_HUB, 32);
+	double hub_s = exchange_of(&w, GROUP_O).seconds;
+	w.links[1 * DEVICES + 2].delay_s = 0.1; // a hub passes on all there is
+	assert_near(exchange_of(&w, GROUP_O).seconds, hub_s);
+	w.group.hub = 1; // and has the lead's hidden states for the others
+	assert_near(exchange_of(&w, GROUP_START).seconds, 0.0025 + 0.1005 + 2 * wire_s(32768));
+}
+
+// cut_apart lets a machine outside, m7, pass on what goes between two, by links of 5 ms and 10 MB/s.
+static void cut_apart(struct world *w, int32_t a, int32_t b)
+{
+	for (int32_t i = 0; i < DEVICES - 1; i++)
+		w->links[i * DEVICES + 7] = w->links[7 * DEVICES + i] = (struct cluster_link){.delay_s = 0.005, .rate = 10e6, .software_s = 0.0005};
+	w->links[a * DEVICES + b] = w->links[b * DEVICES + a] = cluster_link_via(&w->links[a * DEVICES + 7], &w->links[7 * DEVICES + b], 7);
+	for (int32_t i = 0; i < DEVICES; i++)
+		w->devices[i] = (struct cluster_device){.cap_bytes = 1000, .cpu_rate = 1e9, .name = {'m', (char)('0' + i)}};
+	assert_int_equal(cluster_check(&w->cluster, NULL), OK);
+}
+
+static void who_passes_on_does_so_for_all_who_have_no_link(void **state)
+{
+	struct world w;
+	double slow = 1 / 10e6, part = HIDDEN, fixed = 0.011;
+	(void)state;
+	world_of(&w, 4, GROUP_GATHER, GROUP_DIRECT, 32);
+	cut_apart(&w, 0, 2);
+	assert_near(exchange_of(&w, GROUP_O).seconds, fixed + 3 * part * slow); // two in, two out, the last one out when it is in
+	cut_apart(&w, 1, 3);
+	assert_near(exchange_of(&w, GROUP_O).seconds, fixed + 5 * part * slow);
+	w.devices[7].visit_s = 0.0003;
+	assert_near(exchange_of(&w, GROUP_O).seconds, fixed + 0.0003 + 5 * part * slow);
+	w.cluster.links_apart = true; // each wire to m7 carries one of its own each way, but m7's turn is not divided
+	assert_near(exchange_of(&w, GROUP_O).seconds, fixed + 0.0003 + 5 * part * slow);
+	w.cluster.links_apart = false;
+	double alone_s;
+	assert_true(cluster_hop(&w.cluster, 0, 2, part, &alone_s));
+	assert_near(group_hop_s(&w.cluster, 0, 2, part), alone_s + 0.0003);
+	w.cluster.airs = w.airs; // all in one air: ten messages, of which four go through it twice
+	for (int32_t i = 0; i < DEVICES; i++)
+		w.airs[i] = 0;
+	assert_near(exchange_of(&w, GROUP_O).seconds, fixed + 0.0003 + part * (8 / 100e6 + 8 * slow));
+	w.links[2 * DEVICES + 0].via = 4; // by m3, who has a link with m2 only
+	w.links[3 * DEVICES + 0].rate = 0;
+	assert_int_equal(cluster_check(&w.cluster, NULL), ERR_RANGE);
+}
+
+static void of_a_ring_only_the_first_exchange_is_everybodys(void **state)
+{
+	struct world w;
+	(void)state;
+	world_of(&w, 4, GROUP_REDUCE, GROUP_RING, 256);
+	double layer_s = layer_of(&w).seconds, start_s = exchange_of(&w, GROUP_START).seconds, hop_s = 0.0025 + wire_s(HIDDEN);
+	assert_near(start_s, 0.0025 + 3 * wire_s(32768));
+	cut_apart(&w, 0, 2);
+	cut_apart(&w, 1, 3);
+	assert_near(layer_of(&w).seconds, layer_s);
+	double told_s = 0.011 + 2 * wire_s(32768) + 2 * 32768 / 10e6; // m2 is told through m7, the two others by the same port
+	assert_near(exchange_of(&w, GROUP_START).seconds, told_s + 0.011 - hop_s); // and tells so what it can compute, as the first hop goes round
+	w.group.sum_form = GROUP_ALL;
+	assert_true(layer_of(&w).seconds > 2 * 0.011);
+	w.links[1 * DEVICES + 3].rate = 0;
+	w.group.sum_form = GROUP_RING;
+	assert_int_equal(group_check(&w.cluster, &w.shape, &w.group, NULL), ERR_RANGE); // nobody passes that on
 }
 
 static void groups_that_cannot_be_are_refused(void **state)
@@ -427,6 +491,8 @@ static void groups_that_cannot_be_are_refused(void **state)
 	w.group.n_members = 4;
 	w.group.mode = GROUP_REDUCE;
 	w.group.sum_form = GROUP_HUB;
+	assert_int_equal(group_check(&w.cluster, &w.shape, &w.group, &em), ERR_RANGE); // each tells each that it can go on
+	w.links[2 * DEVICES + 3].rate = 1e6;
 	w.shape.split.head_dim = 96; // three blocks of 32 for each head: its lanes are everybody's
 	assert_int_equal(group_check(&w.cluster, &w.shape, &w.group, &em), ERR_RANGE);
 	w.shape.split.head_dim = 128;
@@ -455,6 +521,8 @@ int main(void)
 		cmocka_unit_test(a_hop_through_a_switch_takes_its_bytes_twice),
 		cmocka_unit_test(machines_on_one_access_point_wait_for_its_air),
 		cmocka_unit_test(the_slowest_link_decides),
+		cmocka_unit_test(who_passes_on_does_so_for_all_who_have_no_link),
+		cmocka_unit_test(of_a_ring_only_the_first_exchange_is_everybodys),
 		cmocka_unit_test(groups_that_cannot_be_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
