@@ -5,6 +5,7 @@
 #define SEEDS_MAX 16
 #define SETS_MAX 128
 #define SETS_OF_SIZE 3 // that are tried: equal machines make many equal sets
+#define NEAR_STEPS 8 // of a layer: four gatherings through a hub, or two sums round three
 #define GATHER_PARTS 64 // of a layer, where rows are cut
 
 struct way_figures {
@@ -96,27 +97,40 @@ static void list_devices(struct choice *c)
 struct growth {
 	uint32_t mask;
 	int32_t n;
-	double rate, rate_least, fixed_s, per_byte_s;
+	double rate, rate_least;
+	struct way_figures all;  // the slowest way between any two
+	struct way_figures near; // the slowest of those by which each member is near one of the others: a ring or a hub may do with such
 };
+
+static struct way_figures slower(struct way_figures a, struct way_figures b)
+{
+	return (struct way_figures){solve_most(a.fixed_s, b.fixed_s), solve_most(a.per_byte_s, b.per_byte_s)};
+}
 
 static struct growth grown(const struct choice *c, const struct growth *g, int32_t add)
 {
-	struct growth out = {g->mask | UINT32_C(1) << add, g->n + 1, g->rate + c->rates[add], c->rates[add], g->fixed_s, g->per_byte_s};
-	if (g->n > 0)
-		out.rate_least = solve_least(out.rate_least, g->rate_least);
+	struct growth out = {g->mask | UINT32_C(1) << add, g->n + 1, g->rate + c->rates[add], c->rates[add], g->all, g->near};
+	struct way_figures nearest = {INFINITY, 0};
+	if (g->n == 0)
+		return out;
+	out.rate_least = solve_least(out.rate_least, g->rate_least);
 	for (int32_t i = 0; i < c->n; i++) {
 		if ((g->mask >> i & 1) == 0)
 			continue;
-		out.fixed_s = solve_most(out.fixed_s, c->ways[i][add].fixed_s);
-		out.per_byte_s = solve_most(out.per_byte_s, c->ways[i][add].per_byte_s);
+		out.all = slower(out.all, c->ways[i][add]);
+		nearest = c->ways[i][add].fixed_s < nearest.fixed_s ? c->ways[i][add] : nearest;
 	}
+	out.near = slower(out.near, nearest);
 	return out;
 }
 
-// estimate: the quickest exchanges of a layer there are, two of one step each or as good as that.
+// estimate: the quickest exchanges of a layer there are. Between all members two of one step each, or as good as that; with near ones only sums that go
+// round twice, or four gatherings through a hub.
 static double estimate_s(const struct choice *c, const struct growth *g)
 {
-	return c->layer_bytes / g->rate + 2 * g->fixed_s + c->payload * (g->n - 1) / g->n * g->per_byte_s;
+	double bytes = c->payload * (g->n - 1) / g->n, n_hops = g->n == 2 ? 2 : NEAR_STEPS;
+	double all_s = 2 * g->all.fixed_s + bytes * g->all.per_byte_s, near_s = n_hops * g->near.fixed_s + bytes * g->near.per_byte_s;
+	return c->layer_bytes / g->rate + solve_least(all_s, near_s);
 }
 
 // limit_s is what a group must be faster than, of which the slowest member takes so long for a layer alone.
@@ -259,12 +273,34 @@ static void try_forms(const struct solver *s, const struct cost_group *g, struct
 	best->exchange_s = traffic.seconds;
 }
 
+// quickest_hop_s is the least that any hop of a group takes.
+static double quickest_hop_s(const struct cluster *c, const struct cost_group *g)
+{
+	double least_s = INFINITY;
+	for (int32_t i = 0; i < g->n_members; i++)
+		for (int32_t j = 0; j < g->n_members; j++)
+			least_s = i == j ? least_s : solve_least(least_s, group_hop_s(c, g->devices[i], g->devices[j], 0));
+	return least_s;
+}
+
+// try_ring: where links differ, also in the best order. A ring of two is a scatter.
+static void try_ring(const struct solver *s, const struct cost_group *g, struct group_pick *best)
+{
+	const struct cluster *c = s->w->cluster;
+	int32_t n_hops = 2 * (g->n_members - 1) * (g->mode == GROUP_REDUCE ? 2 : 1);
+	struct cost_group ordered = *g;
+	if (g->n_members <= 2 || n_hops * quickest_hop_s(c, g) >= best->exchange_s)
+		return;
+	try_forms(s, g, best);
+	if (group_order(c, sizeof(float) * (double)s->w->shape->split.hidden_dim / g->n_members, &ordered))
+		try_forms(s, &ordered, best);
+}
+
 void group_choose(const struct solver *s, struct group_pick *p, enum group_mode mode, int32_t n_layers, bool by_heads)
 {
-	static const enum group_form sums[] = {GROUP_ALL, GROUP_DIRECT, GROUP_HUB, GROUP_RING}; // of two a ring is a scatter
+	static const enum group_form sums[] = {GROUP_ALL, GROUP_DIRECT, GROUP_HUB};
 	struct cost_group g = p->group;
-	p->layer_s = INFINITY;
-	p->exchange_s = 0;
+	p->layer_s = p->exchange_s = INFINITY;
 	g.mode = mode;
 	g.gather_form = g.sum_form = GROUP_DIRECT;
 	g.hub = 0; // a star's centre is the lead
@@ -273,12 +309,16 @@ void group_choose(const struct solver *s, struct group_pick *p, enum group_mode 
 		g.sum_form = sums[i];
 		try_forms(s, &g, p);
 	}
-	if (mode == GROUP_GATHER) {
+	if (mode != GROUP_GATHER) {
+		g.sum_form = GROUP_RING;
+		try_ring(s, &g, p);
+	} else {
 		try_forms(s, &g, p);
 		g.gather_form = GROUP_HUB;
 		g.hub = find_hub(s->w->cluster, &g);
 		try_forms(s, &g, p);
 	}
+	p->exchange_s = p->layer_s < INFINITY ? p->exchange_s : 0;
 	put_figures(s, p);
 }
 

@@ -152,38 +152,92 @@ static double step_s(const struct cluster *c, const struct ways *w, int32_t n_me
 	return longest_s;
 }
 
-static void add_exchange(const struct cluster *c, const struct ways *w, const struct model_shape *s, const struct cost_group *g,
-	const struct group_split *split, enum group_exchange x, int32_t n_tokens, struct group_traffic *t)
+static void count_bytes(const struct group_step *step, int32_t n_members, int32_t n_tokens, struct group_traffic *t)
 {
-	t->n_exchanges++;
-	for (int32_t step = 0; step < group_steps(g, x); step++) {
-		struct group_step messages;
-		group_step_of(s, g, split, x, NULL, step, &messages);
-		t->n_steps++;
-		t->seconds += step_s(c, w, g->n_members, &messages, n_tokens);
-		for (int32_t i = 0; i < g->n_members; i++) {
-			for (int32_t j = 0; j < g->n_members; j++) {
-				t->sent[i] += messages.bytes[i][j] * n_tokens;
-				t->received[j] += messages.bytes[i][j] * n_tokens;
-			}
+	t->n_steps++;
+	for (int32_t i = 0; i < n_members; i++) {
+		for (int32_t j = 0; j < n_members; j++) {
+			t->sent[i] += step->bytes[i][j] * n_tokens;
+			t->received[j] += step->bytes[i][j] * n_tokens;
 		}
 	}
 }
 
-// all_told_s: in the first exchange of a batch members of a ring, too, tell everybody that they can compute it: so much longer than a hop it takes.
-static double all_told_s(const struct cluster *c, const struct ways *w, const struct model_shape *s, const struct cost_group *g,
-	const struct group_split *split, int32_t n_tokens)
+// slowest_wave_s: what begins at a member goes on from hop to hop, and nobody waits for others than the one before it. So the slowest of these waves is what
+// is waited for before the next exchange of everybody with everybody; where there is none, each wave of the next sum begins where one of this ended, and a
+// token takes the mean of those that follow each other.
+static double slowest_wave_s(const double *waves, int32_t n, bool goes_on)
 {
-	struct group_step hop;
 	double longest_s = 0;
+	for (int32_t i = 0; i < n; i++) {
+		double sum_s = waves[i];
+		int32_t n_waves = 1;
+		for (int32_t at = (i + 2 * (n - 1)) % n; goes_on && at != i; at = (at + 2 * (n - 1)) % n) {
+			sum_s += waves[at];
+			n_waves++;
+		}
+		longest_s = larger(longest_s, sum_s / n_waves);
+	}
+	return longest_s;
+}
+
+// add_ring adds a sum that goes round: no less than a port or an air has to carry.
+static void add_ring(const struct cluster *c, const struct ways *w, const struct model_shape *s, const struct cost_group *g, const struct group_split *split,
+	enum group_exchange x, int32_t n_tokens, struct group_traffic *t)
+{
+	int32_t n = g->n_members;
+	double waves[GROUP_MEMBERS_MAX] = {0}, busy_s = 0;
+	struct busy all = {0};
+	for (int32_t step = 0; step < group_steps(g, x); step++) {
+		struct group_step messages;
+		struct busy b;
+		group_step_of(s, g, split, x, NULL, step, &messages);
+		count_bytes(&messages, n, n_tokens, t);
+		busy_of(c, w, n, &messages, n_tokens, &b);
+		for (int32_t i = 0; i < n; i++) {
+			int32_t from = (i + step) % n, to = (from + 1) % n;
+			waves[i] += message_s(c, &w->at[from][to], &b, from, to, messages.bytes[from][to] * n_tokens);
+		}
+		for (int32_t i = 0; i < w->n; i++) {
+			all.out_s[i] += b.out_s[i];
+			all.in_s[i] += b.in_s[i];
+			all.air_s[i] += b.air_s[i];
+		}
+	}
+	for (int32_t i = 0; i < w->n; i++)
+		busy_s = larger(busy_s, larger(all.air_s[i], larger(all.out_s[i], all.in_s[i])));
+	t->seconds += larger(busy_s, slowest_wave_s(waves, n, g->mode == GROUP_REDUCE));
+}
+
+static void add_exchange(const struct cluster *c, const struct ways *w, const struct model_shape *s, const struct cost_group *g,
+	const struct group_split *split, enum group_exchange x, int32_t n_tokens, struct group_traffic *t)
+{
+	bool is_sum = x == GROUP_O_SUM || x == GROUP_DOWN_SUM;
+	t->n_exchanges++;
+	if (is_sum && g->sum_form == GROUP_RING) {
+		add_ring(c, w, s, g, split, x, n_tokens, t);
+		return;
+	}
+	for (int32_t step = 0; step < group_steps(g, x); step++) {
+		struct group_step messages;
+		group_step_of(s, g, split, x, NULL, step, &messages);
+		count_bytes(&messages, g->n_members, n_tokens, t);
+		t->seconds += step_s(c, w, g->n_members, &messages, n_tokens);
+	}
+}
+
+// all_told_s: in the first exchange of a batch members of a ring, too, tell everybody that they can compute it: so much longer than a hop it takes.
+static double all_told_s(const struct ways *w, const struct cost_group *g)
+{
+	double longest_s = 0, hops_s = 0;
 	if (g->mode != GROUP_REDUCE || g->sum_form != GROUP_RING)
 		return 0;
-	for (int32_t i = 0; i < g->n_members; i++)
+	for (int32_t i = 0; i < g->n_members; i++) {
+		hops_s += w->at[i][(i + 1) % g->n_members].fixed_s;
 		for (int32_t j = 0; j < g->n_members; j++)
 			longest_s = i == j ? longest_s : larger(longest_s, w->at[i][j].fixed_s);
-	group_step_of(s, g, split, GROUP_O_SUM, NULL, 0, &hop);
-	double hop_s = step_s(c, w, g->n_members, &hop, n_tokens);
-	return longest_s > hop_s ? longest_s - hop_s : 0;
+	}
+	return longest_s - hops_s / g->n_members;
 }
 
 void group_traffic_add(const struct cluster *c, const struct model_shape *s, const struct cost_group *g, const struct group_split *split,
@@ -193,7 +247,7 @@ void group_traffic_add(const struct cluster *c, const struct model_shape *s, con
 	ways_of(c, g, &w);
 	add_exchange(c, &w, s, g, split, x, n_tokens, t);
 	if (x == GROUP_START)
-		t->seconds += all_told_s(c, &w, s, g, split, n_tokens);
+		t->seconds += all_told_s(&w, g);
 }
 
 void group_layer_traffic(const struct cluster *c, const struct model_shape *s, const struct cost_group *g, const struct group_split *split,

@@ -30,6 +30,10 @@ void group_choose(const struct solver *s, struct group_pick *p, enum group_mode 
 void group_choose_any(const struct solver *s, struct group_pick *p, int32_t n_layers);
 void group_measure(const struct solver *s, struct group_pick *p);
 
+// group_order puts members behind the lead in the order in which hops of `bytes` go round the ring in the least time: exact for eight members, the best order found
+// in a bounded search for more. false: the one they have is as good.
+bool group_order(const struct cluster *c, double bytes, struct cost_group *g);
+
 // solve_groups looks for a plan with groups that is faster than out's; scratch is s->judge_scratch.
 void solve_groups(struct solver *s, struct solve_result *out);
 

@@ -246,6 +246,112 @@ static void sums_go_round_where_a_link_is_slow(void **state)
 	assert_int_equal(cost_check(&c, NULL), ERR_RANGE);
 }
 
+#define WIFI_S 4e-3
+static const int32_t cabled[] = {1, 3, 2, 4}; // in the order of their cables
+
+// cabled_world is four machines with room for a third of the model each, and a coordinator on Wi-Fi that holds none of it: it passes on what goes
+// between two without a cable. Each has cables of a microsecond to the next; the last one to the first if the ring is closed.
+static void cabled_world(struct world *w, bool is_closed)
+{
+	llama_world(w, 5, WIFI_S);
+	w->shape.split.o_block = w->shape.split.down_block = 256;
+	w->shape.split.o_lanes = w->shape.split.down_lanes = 4;
+	w->want.limits = w->limits;
+	w->limits[0].layers_max = 0;
+	set_links(w, 5, WIFI_S, 20e6, 20e-6);
+	for (int32_t i = 1; i < 5; i++) {
+		w->devices[i].cap_bytes = (uint64_t)(LAYERS / 3 * LAYER_BYTES);
+		for (int32_t j = 1; j < 5; j++)
+			w->links[i * 5 + j] = cluster_link_via(&w->links[i * 5], &w->links[j], 0);
+	}
+	for (int32_t k = 0; k < (is_closed ? 4 : 3); k++) {
+		int32_t a = cabled[k], b = cabled[(k + 1) % 4];
+		w->links[a * 5 + b] = w->links[b * 5 + a] = (struct cluster_link){.delay_s = 1e-5, .rate = 1.25e9, .software_s = 20e-6};
+	}
+}
+
+static bool are_neighbours(const struct world *w, int32_t a, int32_t b)
+{
+	return w->links[a * 5 + b].via == 0;
+}
+
+static void print_result(const struct solve_result *r)
+{
+	print_message("%s: %.1f ms, %.1f without", solve_groups_words(r->groups.why), 1e3 * r->value, 1e3 * r->groups.plain_s);
+	for (int32_t i = 0; i < r->plan.n_groups; i++) {
+		const struct cost_group *g = &r->plan.groups[i];
+		print_message("; %s %s", group_mode_words(g->mode), group_form_words(g->mode == GROUP_GATHER ? g->gather_form : g->sum_form));
+		for (int32_t m = 0; m < g->n_members; m++)
+			print_message("%s%d:%u", m > 0 ? "+" : " ", (int)g->devices[m], (unsigned)g->shares[m]);
+	}
+	print_message("\n");
+}
+
+static void machines_whose_cables_make_a_ring_sum_round_it(void **state)
+{
+	struct world w;
+	struct solve_result r;
+	(void)state;
+	cabled_world(&w, true);
+	solve_ok(&w, &r);
+	print_result(&r);
+	assert_int_equal(r.plan.n_groups, 1);
+	const struct cost_group *g = &r.plan.groups[0];
+	assert_int_equal(plan_best_mode(g), SPLIT_REDUCE_RING);
+	assert_int_equal(g->n_members, 4);
+	for (int32_t i = 0; i < 4; i++)
+		assert_true(are_neighbours(&w, g->devices[i], g->devices[(i + 1) % 4]));
+	// A token: 960 hops, and once the broadcast and the first exchange by the coordinator. All keys and values are everybody's.
+	double hop_s = 30e-6 + 4 * HIDDEN / 4 / 1.25e9, relayed_s = 2 * (WIFI_S + 20e-6), told_s = relayed_s + (4 * HIDDEN) / 20e6 * 2 + 2 * 4 * HIDDEN / 1.25e9;
+	double in_and_out_s = 2 * (WIFI_S + 20e-6 + 4 * HIDDEN / 20e6);
+	double kv = 2.0 * 8 * 128 / ((2.0 * 64 + 2.0 * 8) * 128 + 3.0 * 28672), part = kv + (1 - kv) / 4;
+	double want_s = LAYERS * (part * LAYER_BYTES / RATE + 12 * hop_s) + told_s + relayed_s - hop_s + in_and_out_s;
+	assert_near(r.value, want_s, 0.01); // some hops carry two nodes of a sum
+}
+
+static void who_lacks_a_cable_of_the_ring_is_not_waited_for(void **state)
+{
+	struct world w;
+	struct solve_result r;
+	(void)state;
+	cabled_world(&w, false);
+	solve_ok(&w, &r);
+	print_result(&r);
+	for (int32_t i = 0; i < r.plan.n_groups; i++) {
+		const struct cost_group *g = &r.plan.groups[i];
+		for (int32_t m = 0; m < g->n_members && g->mode != GROUP_GATHER && g->sum_form == GROUP_RING; m++)
+			assert_true(are_neighbours(&w, g->devices[m], g->devices[(m + 1) % g->n_members]));
+		assert_true(r.value < r.groups.plain_s);
+	}
+	// The ring of all four, with a hop by the coordinator, is far from it.
+	struct cost_plan p = {.head = 0, .n_rounds = 1, .n_stages = 1, .n_groups = 1, .stages = {{.device = cabled[0], .n_layers = LAYERS}}};
+	p.groups[0] = (struct cost_group){.n_members = 4, .mode = GROUP_REDUCE, .sum_form = GROUP_RING};
+	for (int32_t i = 0; i < 4; i++) {
+		p.groups[0].devices[i] = cabled[i];
+		p.groups[0].shares[i] = 1;
+		p.groups[0].n_streamed[i] = COST_STREAM_LEAST;
+	}
+	assert_true(judge(&w, &p) > 5 * r.value);
+}
+
+static void a_coordinator_that_is_near_is_no_detour(void **state)
+{
+	struct world w;
+	struct solve_result r;
+	(void)state;
+	cabled_world(&w, true);
+	for (int32_t i = 1; i < 5; i++)
+		w.links[i] = w.links[i * 5] = (struct cluster_link){.delay_s = 1e-5, .rate = 12.5e9};
+	for (int32_t i = 1; i < 5; i++)
+		for (int32_t j = 1; j < 5; j++)
+			if (w.links[i * 5 + j].via > 0)
+				w.links[i * 5 + j] = cluster_link_via(&w.links[i * 5], &w.links[j], 0);
+	solve_ok(&w, &r);
+	print_result(&r);
+	assert_int_equal(r.plan.n_groups, 1);
+	assert_int_not_equal(r.plan.groups[0].sum_form, GROUP_RING);
+}
+
 // Llama 2 7B in Q4_0 on Raspberry Pi 5 over gigabit Ethernet. Published (distributed-llama): 441 ms a token on one. Assumed: memory is read at
 // 8.46 GB/s, what that row takes; a switch with 0.05 ms each way to it and 1 Gbit/s each way; 0.5 ms of software for a step of messages, where
 // the published program takes 0.8 to 1.3 ms for one of its synchronisations; nothing of a token's 128 positions of KV is left out.
@@ -417,6 +523,9 @@ int main(void)
 		cmocka_unit_test(figures_of_the_specification_come_out),
 		cmocka_unit_test(the_solver_switches_where_they_cross),
 		cmocka_unit_test(sums_go_round_where_a_link_is_slow),
+		cmocka_unit_test(machines_whose_cables_make_a_ring_sum_round_it),
+		cmocka_unit_test(who_lacks_a_cable_of_the_ring_is_not_waited_for),
+		cmocka_unit_test(a_coordinator_that_is_near_is_no_detour),
 		cmocka_unit_test(raspberry_pis_are_used_well),
 		cmocka_unit_test(far_pairs_become_a_ring_of_two_groups),
 		cmocka_unit_test(shares_follow_rates),
