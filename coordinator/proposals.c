@@ -110,10 +110,16 @@ static int64_t n_positions_kept(const struct coordinator *c, const struct chain 
 	return n;
 }
 
-// is_same_part: as recovery_note_part has it, the keys and values of a layer's part are of use to the same part only.
-static bool is_same_part(const struct plan_group *a, const struct plan_group *b)
+// has_same_parts: each machine of a stage has the same part of its layers as under another plan, so that their keys and values are of use (recovery_note_part).
+static bool has_same_parts(const struct plan_stage *from, const struct plan_stage *to)
 {
-	return a->n == b->n && a->mode == b->mode && memcmp(a->shares, b->shares, sizeof a->shares) == 0 && memcmp(a->nodes, b->nodes, sizeof a->nodes) == 0;
+	for (int32_t k = 0; k < to->who.n; k++) {
+		int32_t place = plan_group_find(&from->who, to->who.nodes[k]);
+		struct layer_part before = place >= 0 ? plan_part_of(from, place) : (struct layer_part){0}, part = plan_part_of(to, k);
+		if (place < 0 || !layer_part_equal(&before, &part))
+			return false;
+	}
+	return true;
 }
 
 // n_layers_moved counts the layers of `to` that its machine does not have under `from`, or of which its group does not have the same parts.
@@ -121,9 +127,8 @@ static int32_t n_layers_moved(const struct plan *from, const struct plan *to)
 {
 	int32_t n = 0;
 	for (int32_t i = 0; i < to->n_stages; i++) {
-		const struct plan_group *who = &to->stages[i].who;
 		const struct plan_stage *old = plan_find(from, plan_lead(&to->stages[i]));
-		if (old != NULL && (old->who.n > 1 || who->n > 1) && !is_same_part(&old->who, who))
+		if (old != NULL && !has_same_parts(old, &to->stages[i]))
 			old = NULL;
 		for (int32_t r = 0; r < to->stages[i].layers.n; r++)
 			for (int32_t layer = to->stages[i].layers.at[r].begin; layer < to->stages[i].layers.at[r].end; layer++)

@@ -491,6 +491,36 @@ static void other_parts_of_a_layer_are_layers_to_move(void **state)
 	stop(&h);
 }
 
+// kept_by_both submits a prompt of four tokens and an answer of 40, and brings back what the group has computed of it.
+static void kept_by_both(struct host *h)
+{
+	uint8_t bytes[FRAME_STEP_BYTES + 4 * 8] = {0};
+	submit(h, 1, 4, 36);
+	struct step s = {.dst_span = SPAN_HEAD, .reply = REPLY_LAST, .session = {((uint64_t)h->wall << 20) + 1}, .n_tokens = 4, .epoch = {epoch_of(h)},
+		.payload_len = 8};
+	assert_non_null(find_fx(h, COORD_FX_FORWARD, 0));
+	forward_done(h, find_fx(h, COORD_FX_FORWARD, 0)->u.forward.id);
+	step_encode(&s, bytes);
+	frame(h, h->data[1], bytes, FRAME_STEP_BYTES + s.payload_len);
+}
+
+static void a_part_cut_alike_is_no_layer_to_move(void **state)
+{
+	(void)state;
+	for (int travels_otherwise = 0; travels_otherwise <= 1; travels_otherwise++) {
+		struct host h;
+		struct plan other = travels_otherwise ? pair_of(6, 2) : pair_of(1, 3);
+		other.stages[0].who.mode = SPLIT_MIXED_SCATTER;
+		start_pair(&h);
+		kept_by_both(&h);
+		uint64_t epoch = epoch_of(&h);
+		for (int round = 0; round < 2; round++)
+			look(&h, &other, 0.05, 0.1, 0.85); // 36 tokens save 1.8 s; computing four positions again takes 0.2
+		assert_int_equal(epoch_of(&h) != epoch, travels_otherwise);
+		stop(&h);
+	}
+}
+
 static void who_is_left_of_a_group_is_planned_with_anew(void **state)
 {
 	(void)state;
@@ -551,6 +581,7 @@ int main(void)
 		cmocka_unit_test(machines_begin_and_cease_to_share_layers_for_twice_the_gain),
 		cmocka_unit_test(figures_that_swing_do_not_form_and_dissolve_groups_all_day),
 		cmocka_unit_test(other_parts_of_a_layer_are_layers_to_move),
+		cmocka_unit_test(a_part_cut_alike_is_no_layer_to_move),
 		cmocka_unit_test(who_is_left_of_a_group_is_planned_with_anew),
 		cmocka_unit_test(an_answer_goes_on_with_who_is_left_of_a_group_without_asking),
 	};
