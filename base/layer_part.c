@@ -48,6 +48,7 @@ void held_add(struct held_layers *h, const struct layer_part *part, const struct
 	}
 	if (h->n == HELD_PARTS_MAX)
 		memmove(&h->at[0], &h->at[1], (size_t)--h->n * sizeof h->at[0]);
+	h->at[h->n].has_output = false;
 	h->at[h->n].part = *part;
 	h->at[h->n++].layers = *layers;
 }
@@ -59,4 +60,18 @@ struct layer_set held_of(const struct held_layers *h, const struct layer_part *p
 		if (h->at[i].part.n == 0 || layer_part_equal(&h->at[i].part, part))
 			layer_set_join(&have, &h->at[i].layers);
 	return have;
+}
+
+void held_add_output(struct held_layers *h, const struct layer_part *part)
+{
+	for (int32_t i = 0; i < h->n; i++)
+		h->at[i].has_output = h->at[i].has_output || layer_part_equal(&h->at[i].part, part);
+}
+
+bool held_has_output(const struct held_layers *h, const struct layer_part *part)
+{
+	for (int32_t i = 0; i < h->n; i++)
+		if (h->at[i].has_output && (h->at[i].part.n == 0 || layer_part_equal(&h->at[i].part, part)))
+			return true;
+	return false;
 }

@@ -40,6 +40,7 @@ struct held_layers {
 	struct {
 		struct layer_part part;
 		struct layer_set layers;
+		bool has_output; // and the output head: all of it, or the part's rows
 	} at[HELD_PARTS_MAX]; // in the order in which they came
 };
 
@@ -47,6 +48,10 @@ struct held_layers {
 void held_add(struct held_layers *h, const struct layer_part *part, const struct layer_set *layers);
 // held_of returns the layers of which that part is here: alone, or within the whole.
 struct layer_set held_of(const struct held_layers *h, const struct layer_part *part);
+
+// held_add_output takes in the output head, or that part's rows of it, where layers of that part are here.
+void held_add_output(struct held_layers *h, const struct layer_part *part);
+bool held_has_output(const struct held_layers *h, const struct layer_part *part); // as held_of
 
 static inline bool held_covers(const struct held_layers *h, const struct layer_part *part, const struct layer_spans *layers)
 {

@@ -420,7 +420,7 @@ void prefetch_renew(struct coordinator *c, struct coord_effects *fx);
 void prefetch_ask(struct coordinator *c, struct coord_effects *fx);
 // prefetch_is_here: every stage of the plan holds its layers' blocks.
 bool prefetch_is_here(const struct coordinator *c, const struct plan *p);
-bool prefetch_holds(const struct member *m, const struct plan_stage *st, int32_t place);
+bool prefetch_holds(const struct coordinator *c, const struct member *m, const struct plan_stage *st, int32_t place);
 // prefetch_is_due: what a chain would have is here, and it has not got it.
 bool prefetch_is_due(const struct coordinator *c, const struct chain *ch);
 // prefetch_can_keep: the chain's last plan needs no block that is not here, and nobody of it is gone.
@@ -429,7 +429,7 @@ bool prefetch_can_keep(const struct coordinator *c, const struct chain *ch);
 bool prefetch_choose(const struct coordinator *c, const struct chain *ch, const struct candidates *who, struct plan *out);
 void prefetch_forget(struct member *m); // its control link is gone
 void prefetch_on_hello(struct member *m, const struct msg_hello *h);
-void prefetch_on_loaded(struct member *m, const struct plan_stage *st);
+void prefetch_on_loaded(const struct coordinator *c, struct member *m, const struct plan_stage *st);
 void prefetch_on_prepared(struct coordinator *c, int32_t member, uint64_t serial, const char *error, struct coord_effects *fx);
 bool prefetch_retry(struct coordinator *c, struct member *m); // true: its pause is over
 void prefetch_check(const struct coordinator *c);

@@ -36,10 +36,10 @@ bool placement_can_take(const struct coordinator *c, const struct member *m, con
 }
 
 // is_better: one that has the blocks, then one that was not lost lately, then one with less room to waste.
-static bool is_better(const struct member *a, const struct member *b, const struct plan_stage *st, int32_t place)
+static bool is_better(const struct coordinator *c, const struct member *a, const struct member *b, const struct plan_stage *st, int32_t place)
 {
-	if (prefetch_holds(a, st, place) != prefetch_holds(b, st, place))
-		return prefetch_holds(a, st, place);
+	if (prefetch_holds(c, a, st, place) != prefetch_holds(c, b, st, place))
+		return prefetch_holds(c, a, st, place);
 	if ((a->settle_ns == 0) != (b->settle_ns == 0))
 		return a->settle_ns == 0;
 	return a->hello.layers_max < b->hello.layers_max;
@@ -52,7 +52,7 @@ static int32_t find_spare(const struct coordinator *c, const struct plan *p, str
 	int32_t best = -1;
 	for (int32_t i = 0; i < c->n_members; i++) {
 		const struct member *m = &c->members[i];
-		if (is_spare(m) && placement_can_take(c, m, st, at.place) && (best < 0 || is_better(m, &c->members[best], st, at.place)) && plan_find(p, m->record.id) == NULL)
+		if (is_spare(m) && placement_can_take(c, m, st, at.place) && (best < 0 || is_better(c, m, &c->members[best], st, at.place)) && plan_find(p, m->record.id) == NULL)
 			best = i;
 	}
 	return best;
@@ -158,7 +158,7 @@ static void stand_in(const struct coordinator *c, bool is_now, bool only_lead, s
 		for (int32_t k = 0; k < st->who.n; k++)
 			is_lost = is_lost && !is[k];
 		int32_t spare = is[s.place] || (only_lead && !is_lost) ? -1 : find_spare(c, base, s);
-		if (spare < 0 || (is_now && !prefetch_holds(&c->members[spare], st, s.place)))
+		if (spare < 0 || (is_now && !prefetch_holds(c, &c->members[spare], st, s.place)))
 			continue;
 		st->who.nodes[s.place] = c->members[spare].record.id;
 		is[s.place] = true;

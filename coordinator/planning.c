@@ -532,7 +532,7 @@ void planning_on_loaded(struct coordinator *c, int32_t member, struct plan_epoch
 		return;
 	}
 	m->loaded = true;
-	prefetch_on_loaded(m, &ch->plan.stages[m->stage]);
+	prefetch_on_loaded(c, m, &ch->plan.stages[m->stage]);
 	if (m->load_failed)
 		m->detail[0] = '\0';
 	m->load_failed = false;

@@ -16,17 +16,24 @@
 
 // ---- what is here
 
-bool prefetch_holds(const struct member *m, const struct plan_stage *st, int32_t place)
+// has_output: who runs the last layers has the output head too, or rows of it.
+static bool has_output(const struct coordinator *c, const struct layer_spans *layers)
+{
+	return c->config.has_output && layers->n > 0 && layers->at[layers->n - 1].end == c->config.n_layers;
+}
+
+bool prefetch_holds(const struct coordinator *c, const struct member *m, const struct plan_stage *st, int32_t place)
 {
 	struct layer_part part = plan_part_of(st, place);
-	return !m->hello.fetches || held_covers(&m->held, &part, &st->layers);
+	bool lacks_output = has_output(c, &st->layers) && !held_has_output(&m->held, &part);
+	return !m->hello.fetches || (held_covers(&m->held, &part, &st->layers) && !lacks_output);
 }
 
 bool prefetch_is_here(const struct coordinator *c, const struct plan *p)
 {
 	for (struct plan_seat s = {0}; plan_has_seat(p, s); s = plan_seat_after(p, s)) {
 		int32_t k = member_find(c, plan_node(p, s));
-		if (k < 0 || !prefetch_holds(&c->members[k], &p->stages[s.stage], s.place))
+		if (k < 0 || !prefetch_holds(c, &c->members[k], &p->stages[s.stage], s.place))
 			return false;
 	}
 	return true;
@@ -59,7 +66,7 @@ static bool is_eligible(const struct chain *ch, const struct member *m)
 static bool can_take(const struct coordinator *c, const struct member *m, const struct plan_stage *st)
 {
 	int32_t place = plan_group_find(&st->who, m->record.id);
-	return prefetch_holds(m, st, place) && placement_can_take(c, m, st, place);
+	return prefetch_holds(c, m, st, place) && placement_can_take(c, m, st, place);
 }
 
 // drop_unable takes out who cannot have its part of the plan now. Returns how many.
@@ -125,6 +132,7 @@ static void ask(struct coordinator *c, int32_t member, const struct plan_stage *
 	out.u.prepare.serial = ++m->ask_serial;
 	out.u.prepare.layers = m->asked;
 	out.u.prepare.part = m->asked_part;
+	out.u.prepare.has_output = has_output(c, &m->asked);
 	coord_send_msg(c, member, &out, fx);
 	if (!m->asks)
 		return;
@@ -209,7 +217,7 @@ static void look_at(struct coordinator *c, int32_t member, struct coord_effects 
 		return;
 	const struct plan_stage *st = member_is_eligible(m) ? stage_of(c, m, &place) : NULL;
 	bool is_asked = st != NULL && m->asks && is_same(&m->asked, &m->asked_part, st, place);
-	if (st != NULL && !is_asked && !prefetch_holds(m, st, place) && !gets_it(member_chain(c, member), m, st, place))
+	if (st != NULL && !is_asked && !prefetch_holds(c, m, st, place) && !gets_it(member_chain(c, member), m, st, place))
 		ask(c, member, st, place, fx);
 	else if (m->asks && !is_asked)
 		ask(c, member, NULL, 0, fx);
@@ -250,12 +258,14 @@ void prefetch_on_hello(struct member *m, const struct msg_hello *h)
 	m->held = h->held;
 }
 
-void prefetch_on_loaded(struct member *m, const struct plan_stage *st)
+void prefetch_on_loaded(const struct coordinator *c, struct member *m, const struct plan_stage *st)
 {
 	struct layer_part part = plan_part_of(st, m->place);
 	struct layer_set layers = layer_set_of(&st->layers);
 	m->held.n = 0;
 	held_add(&m->held, &part, &layers);
+	if (has_output(c, &st->layers))
+		held_add_output(&m->held, &part);
 }
 
 static void on_failed(struct coordinator *c, struct member *m, const char *error, struct coord_effects *fx)
@@ -289,8 +299,12 @@ void prefetch_on_prepared(struct coordinator *c, int32_t member, uint64_t serial
 			struct layer_set layers = layer_set_of(&ch->plan.stages[m->stage].layers), of_part = held_of(&had, &part);
 			layer_set_keep(&layers, &of_part);
 			held_add(&m->held, &part, &layers);
+			if (held_has_output(&had, &part))
+				held_add_output(&m->held, &part);
 		}
 		held_add(&m->held, &m->asked_part, &asked);
+		if (has_output(c, &m->asked))
+			held_add_output(&m->held, &m->asked_part);
 		backoff_reset(&m->backoff);
 		if (m->load_failed)
 			m->detail[0] = '\0';

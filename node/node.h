@@ -275,6 +275,7 @@ struct node_effect {
 			uint32_t id;
 			struct layer_spans layers;
 			struct layer_part part;
+			bool has_output; // and of the output head
 		} prepare;
 		struct {
 			uint32_t id;

@@ -171,9 +171,11 @@ struct node {
 	uint64_t prepare_serial, prepare_newest; // newest: since the control link was lost
 	struct layer_spans prepare_layers;
 	struct layer_part prepare_part; // of them
+	bool prepare_output;            // and of the output head
 	uint32_t prepare_id;           // 0: no PREPARE under way
 	struct layer_spans preparing;  // its layers
 	struct layer_part preparing_part;
+	bool preparing_output;
 	bool prepare_stops;
 	bool load_waits;               // the plan's LOAD, for the end of a PREPARE
 	struct held_layers held;       // what is known to be here, of a node that fetches

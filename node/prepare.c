@@ -12,7 +12,18 @@ static struct layer_part part_of(const struct msg_group *g)
 // is_newest: what is being fetched is what was asked for last.
 static bool is_newest(const struct node *n)
 {
-	return layer_spans_equal(&n->preparing, &n->prepare_layers) && layer_part_equal(&n->preparing_part, &n->prepare_part);
+	return layer_spans_equal(&n->preparing, &n->prepare_layers) && layer_part_equal(&n->preparing_part, &n->prepare_part) &&
+		n->preparing_output == n->prepare_output;
+}
+
+// add_engine: what the engine runs is here.
+static void add_engine(struct node *n)
+{
+	struct layer_set layers = layer_set_of(&n->engine.layers);
+	struct layer_part part = part_of(&n->engine.group);
+	held_add(&n->held, &part, &layers);
+	if (n->engine.has_output && n->engine.stage == n->engine.n_stages - 1)
+		held_add_output(&n->held, &part);
 }
 
 static void answer(struct node *n, const char *error, struct node_effects *fx)
@@ -32,6 +43,7 @@ void prepare_on_message(struct node *n, const struct msg *m, struct node_effects
 	n->prepare_newest = n->prepare_serial = m->u.prepare.serial;
 	n->prepare_layers = *layers;
 	n->prepare_part = m->u.prepare.part;
+	n->prepare_output = m->u.prepare.has_output;
 	if (layers->n > 0 && layers->at[layers->n - 1].end > n->config.n_layers)
 		answer(n, "the part names layers that the model does not have", fx);
 	else if (layers->n > 0 && !n->config.fetches)
@@ -48,11 +60,8 @@ void prepare_on_loaded(struct node *n, enum err err)
 	if (!n->config.fetches)
 		return;
 	n->held.n = 0; // to make room for a load, blocks of other layers may have gone
-	if (err != OK)
-		return;
-	struct layer_set layers = layer_set_of(&n->engine.layers);
-	struct layer_part part = part_of(&n->engine.group);
-	held_add(&n->held, &part, &layers);
+	if (err == OK)
+		add_engine(n);
 }
 
 void prepare_on_done(struct node *n, const struct node_event *ev, struct node_effects *fx)
@@ -64,12 +73,13 @@ void prepare_on_done(struct node *n, const struct node_event *ev, struct node_ef
 	n->prepare_id = 0;
 	n->prepare_stops = false;
 	if (ev->u.prepared.err == OK) {
-		struct layer_set engine = layer_set_of(&n->engine.layers), fetched = layer_set_of(&n->preparing);
-		struct layer_part part = part_of(&n->engine.group);
+		struct layer_set fetched = layer_set_of(&n->preparing);
 		n->held.n = 0;
 		if (n->engine.epoch.v != 0)
-			held_add(&n->held, &part, &engine);
+			add_engine(n);
 		held_add(&n->held, &n->preparing_part, &fetched);
+		if (n->preparing_output)
+			held_add_output(&n->held, &n->preparing_part);
 	}
 	if (is_asked && !was_stopped)
 		answer(n, ev->u.prepared.err == OK ? "" : ev->u.prepared.text, fx);
@@ -100,8 +110,10 @@ void prepare_pump(struct node *n, struct node_effects *fx)
 	n->prepare_id = ++n->next_id;
 	n->preparing = n->prepare_layers;
 	n->preparing_part = n->prepare_part;
+	n->preparing_output = n->prepare_output;
 	struct node_effect *f = node_fx(fx, NODE_FX_PREPARE);
 	f->u.prepare.id = n->prepare_id;
 	f->u.prepare.layers = n->preparing;
 	f->u.prepare.part = n->preparing_part;
+	f->u.prepare.has_output = n->preparing_output;
 }

@@ -186,6 +186,7 @@ struct msg {
 			uint64_t serial; // not 0
 			struct layer_spans layers; // n 0: nothing is to be fetched any more
 			struct layer_part part;    // of each of them
+			bool has_output;           // and of the output head
 		} prepare;
 		struct {
 			uint64_t serial;

@@ -157,6 +157,8 @@ static enum err get_held(const Hearth__Hello *p, struct held_layers *m, struct e
 	TRY(get_layer_set(p->held, &layers, "held", em));
 	if (p->held.len > 0)
 		held_add(m, &whole, &layers);
+	if (p->held_output)
+		held_add_output(m, &whole);
 	if (p->n_held_parts + (size_t)m->n > HELD_PARTS_MAX)
 		return bad(em, "held_parts");
 	for (size_t i = 0; i < p->n_held_parts; i++) {
@@ -167,6 +169,8 @@ static enum err get_held(const Hearth__Hello *p, struct held_layers *m, struct e
 		TRY(get_layer_part(p->held_parts[i]->part, &part, em));
 		TRY(get_layer_set(p->held_parts[i]->layers, &layers, "held_parts", em));
 		held_add(m, &part, &layers);
+		if (p->held_parts[i]->has_output)
+			held_add_output(m, &part);
 	}
 	return OK;
 }
@@ -442,6 +446,7 @@ static enum err get_body(const Hearth__Control *c, struct msg *m, struct errmsg 
 	case HEARTH__CONTROL__BODY_PREPARE:
 		m->type = MSG_PREPARE;
 		m->u.prepare.serial = c->prepare->serial;
+		m->u.prepare.has_output = c->prepare->has_output;
 		TRY(c->prepare->serial == 0 ? bad(em, "serial: 0") : get_layer_part(c->prepare->part, &m->u.prepare.part, em));
 		return get_spans(c->prepare->span_begins, c->prepare->n_span_begins, c->prepare->span_ends, c->prepare->n_span_ends, ROUNDS_MAX,
 			&m->u.prepare.layers, em);

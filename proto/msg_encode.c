@@ -107,6 +107,7 @@ static void put_held(const struct held_layers *m, Hearth__Hello *p, struct held_
 	static const struct layer_part whole;
 	struct layer_set all = held_of(m, &whole);
 	p->held = bytes_out(o->whole, layer_set_out(&all, o->whole));
+	p->held_output = held_has_output(m, &whole);
 	p->held_parts = o->at;
 	for (int32_t i = 0; i < m->n; i++) {
 		size_t k = p->n_held_parts;
@@ -114,6 +115,7 @@ static void put_held(const struct held_layers *m, Hearth__Hello *p, struct held_
 			continue;
 		hearth__held_part__init(&o->held[k]);
 		o->held[k].part = part_out(&m->at[i].part, &o->parts[k]);
+		o->held[k].has_output = m->at[i].has_output;
 		o->held[k].layers = bytes_out(o->layers[k], layer_set_out(&m->at[i].layers, o->layers[k]));
 		o->at[p->n_held_parts++] = &o->held[k];
 	}
@@ -208,6 +210,7 @@ static size_t put_prepare(const struct msg *m, Hearth__Control *c, uint8_t *out)
 	p.span_begins = begins;
 	p.span_ends = ends;
 	p.part = part_out(&m->u.prepare.part, &part);
+	p.has_output = m->u.prepare.has_output;
 	c->prepare = &p;
 	return pack(c, HEARTH__CONTROL__BODY_PREPARE, out);
 }

@@ -281,6 +281,7 @@ void runtime_fx_prepare(struct node_runtime *rt, const struct node_effect *f)
 	struct split_shape shape = engine_split_shape(rt->p.model);
 	enum err e = is_part ? tensor_split_make(&shape, part->mode, part->shares, part->n, &split, &rt->prepare_em) : OK;
 	struct part_blocks want = blocks_of(rt, &f->u.prepare.layers, is_part ? &split : NULL, part->place);
+	want.has_output = f->u.prepare.has_output;
 	if (e == OK)
 		e = part_blocks_load(rt->p.blocks, &want, true, on_prepared, rt, &rt->prepare_em);
 	rt->prepare_err = e;

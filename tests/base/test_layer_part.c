@@ -126,6 +126,28 @@ static void how_sums_travel_is_no_other_part(void **state)
 	assert_false(layer_part_equal(&first, &gather)); // .. but how many there are: heads are cut by it
 }
 
+static void the_output_head_is_held_with_its_part(void **state)
+{
+	(void)state;
+	struct held_layers h = {0};
+	struct layer_part part = layer_part_of(2, 1, SPLIT_GATHER, shares), other = layer_part_of(2, 0, SPLIT_GATHER, shares), whole = {0};
+	struct layer_set set = layers(0, 4);
+	held_add_output(&h, &part); // without layers it is forgotten
+	assert_false(held_has_output(&h, &part));
+	held_add(&h, &part, &set);
+	assert_false(held_has_output(&h, &part));
+	held_add_output(&h, &part);
+	assert_true(held_has_output(&h, &part));
+	assert_false(held_has_output(&h, &other) || held_has_output(&h, &whole));
+	held_add(&h, &whole, &set);
+	assert_false(held_has_output(&h, &other));
+	held_add_output(&h, &whole);
+	assert_true(held_has_output(&h, &other) && held_has_output(&h, &whole));
+	held_add(&h, &other, &set); // takes the place of what came first, and not its head
+	held_add(&h, &part, &set);
+	assert_false(held_has_output(&h, &other) || held_has_output(&h, &part));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -134,6 +156,7 @@ int main(void)
 		cmocka_unit_test(what_has_no_place_is_forgotten_and_not_made_up),
 		cmocka_unit_test(parts_are_equal_where_the_same_is_cut_out_of_a_layer),
 		cmocka_unit_test(how_sums_travel_is_no_other_part),
+		cmocka_unit_test(the_output_head_is_held_with_its_part),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,22 @@
 // Members without the model file: a plan counts on them when their blocks are here, or when nobody else can hold those layers.
 #include "tests/support/coord_host.h"
 
-// fetching_hello is that of a node without the file, which holds layers [begin, end).
-static void fetching_hello_of(struct host *h, int32_t i, const struct layer_part *part, int32_t begin, int32_t end)
+// held_hello is the Hello of a node without the file, which holds a part of layers [begin, end), and its rows of the output head.
+static void held_hello(struct host *h, int32_t i, const struct layer_part *part, int32_t begin, int32_t end, bool has_output)
 {
 	struct layer_spans spans = layer_spans_one(begin, end);
 	struct layer_set held = layer_set_of(&spans);
 	struct msg m = {.type = MSG_HELLO, .u.hello = {.n_threads = 1, .port = 7434, .fetches = true}};
 	held_add(&m.u.hello.held, part, &held);
+	if (has_output)
+		held_add_output(&m.u.hello.held, part);
 	snprintf(m.u.hello.name, NAME_CAP, "node%d", i);
 	message(h, h->control[i], &m);
+}
+
+static void fetching_hello_of(struct host *h, int32_t i, const struct layer_part *part, int32_t begin, int32_t end)
+{
+	held_hello(h, i, part, begin, end, false);
 }
 
 static void fetching_hello(struct host *h, int32_t i, int32_t begin, int32_t end)
@@ -355,7 +362,7 @@ static void a_chain_of_a_placement_keeps_its_plan_while_a_spare_has_nothing(void
 }
 
 // A ring of node 1, which has the file, and of a group of nodes 2 and 3, which have not.
-static void start_group(struct host *h, const struct layer_part *held)
+static void start_group_of(struct host *h, const struct layer_part *held, bool has_output)
 {
 	static const struct placed_member node1 = {"node1", 1}, shared[] = {{"node2", 3}, {"node3", 1}};
 	static const struct placed_stage stages[] = {{3, 1, &node1, 0}, {3, 2, shared, 0}};
@@ -366,6 +373,7 @@ static void start_group(struct host *h, const struct layer_part *held)
 	config.n_nodes_min = 3;
 	config.liveness.rejoin_ns = 0;
 	config.liveness.settle_ns = S;
+	config.has_output = has_output;
 	start(h, &config, 3);
 	arrive(h, 1);
 	for (int32_t i = 2; i <= 3; i++) {
@@ -373,6 +381,11 @@ static void start_group(struct host *h, const struct layer_part *held)
 		h->control[i] = link_up(h, record(i).id, COORD_LINK_CONTROL);
 		fetching_hello_of(h, i, &held[i - 2], 3, 6);
 	}
+}
+
+static void start_group(struct host *h, const struct layer_part *held)
+{
+	start_group_of(h, held, false);
 }
 
 static const uint32_t group_shares[] = {3, 1};
@@ -419,6 +432,39 @@ static void who_lacks_its_part_of_a_group_is_asked_for_that_part(void **state)
 	stop(&h);
 }
 
+// The output head is the last stage's: who comes back with its part of the layers lacks its rows of that, or has them.
+static void who_has_the_last_layers_fetches_its_rows_of_the_output_head(void **state)
+{
+	(void)state;
+	const struct layer_part held[] = {layer_part_of(2, 0, SPLIT_GATHER, group_shares), layer_part_of(2, 1, SPLIT_GATHER, group_shares)};
+	for (int lacks = 0; lacks <= 1; lacks++) {
+		struct host h;
+		struct msg m;
+		uint64_t serial;
+		start_group_of(&h, held, true);
+		be_ready(&h, 3);
+		down(&h, h.control[3], false);
+		h.now += 5 * S;
+		tick(&h);
+		be_ready(&h, 2);
+		h.data[3] = link_up(&h, record(3).id, COORD_LINK_DATA);
+		h.control[3] = link_up(&h, record(3).id, COORD_LINK_CONTROL);
+		held_hello(&h, 3, &held[1], 3, 6, !lacks);
+		h.now += 2 * S;
+		tick(&h);
+		assert_int_equal(sent(&h, h.control[3], MSG_PREPARE, &m), lacks);
+		if (lacks) {
+			(void)asked(&h, 3, &serial);
+			assert_true(m.u.prepare.has_output);
+			assert_int_equal(stage_of(&h, 3), -1);
+			prepared(&h, 3, serial, "");
+		}
+		be_ready(&h, 3);
+		assert_int_equal(stage_of(&h, 3), 1);
+		stop(&h);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -437,6 +483,7 @@ int main(void)
 		cmocka_unit_test(a_chain_of_a_placement_keeps_its_plan_while_a_spare_has_nothing),
 		cmocka_unit_test(who_holds_its_part_of_a_group_fetches_nothing),
 		cmocka_unit_test(who_lacks_its_part_of_a_group_is_asked_for_that_part),
+		cmocka_unit_test(who_has_the_last_layers_fetches_its_rows_of_the_output_head),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -219,6 +219,41 @@ static void a_member_of_a_group_fetches_its_part_and_says_so(void **state)
 	stop(&h);
 }
 
+static void rows_of_the_output_head_are_fetched_with_a_part(void **state)
+{
+	(void)state;
+	struct host h;
+	struct layer_part mine = layer_part_of(2, 1, SPLIT_GATHER, (const uint32_t[]){3, 1}), whole = {0};
+	struct msg m = {.type = MSG_PREPARE, .u.prepare = {.serial = 5, .layers = layer_spans_one(4, 8), .part = mine}};
+	start_fetching(&h);
+	control_on(&h, h.control, &m);
+	uint32_t id = prepare_id(&h);
+	assert_false(find_fx(&h, NODE_FX_PREPARE, 0)->u.prepare.has_output);
+	m.u.prepare.serial = 6;
+	m.u.prepare.has_output = true;
+	control_on(&h, h.control, &m);
+	assert_int_equal(count_fx(&h, NODE_FX_STOP_PREPARE), 1); // more than that is wanted
+	done(&h, id, ERR_CANCELLED);
+	id = prepare_id(&h);
+	assert_true(find_fx(&h, NODE_FX_PREPARE, 0)->u.prepare.has_output);
+	done(&h, id, OK);
+	down(&h, h.control, false);
+	h.control = up(&h, 0, NODE_LINK_CONTROL);
+	assert_true(sent(&h, MSG_HELLO, &m));
+	assert_true(held_has_output(&m.u.hello.held, &mine) && !held_has_output(&m.u.hello.held, &whole));
+
+	m = (struct msg){.type = MSG_PLAN};
+	m.u.plan = (struct msg_plan){.epoch = {1}, .n_stages = 2, .stage = 1, .layers = {1, {{2, 8}}}, .n_slots = 2, .ctx_len = 16, .chunk_max = 4,
+		.hop_credits = CREDITS, .prev = peer(&h, 1), .has_output = true};
+	control_on(&h, h.control, &m);
+	loaded(&h, OK);
+	down(&h, h.control, false);
+	h.control = up(&h, 0, NODE_LINK_CONTROL);
+	assert_true(sent(&h, MSG_HELLO, &m));
+	assert_true(held_has_output(&m.u.hello.held, &whole)); // the engine's
+	stop(&h);
+}
+
 static void a_part_beyond_the_model_is_refused(void **state)
 {
 	(void)state;
@@ -287,6 +322,7 @@ int main(void)
 		cmocka_unit_test(an_engine_computes_while_its_node_fetches),
 		cmocka_unit_test(a_lost_coordinator_does_not_end_a_fetch_and_the_next_hears_what_is_held),
 		cmocka_unit_test(a_member_of_a_group_fetches_its_part_and_says_so),
+		cmocka_unit_test(rows_of_the_output_head_are_fetched_with_a_part),
 		cmocka_unit_test(a_part_beyond_the_model_is_refused),
 		cmocka_unit_test(who_has_the_file_has_every_part),
 		cmocka_unit_test(a_machine_that_fetches_is_not_measured),

@@ -30,6 +30,7 @@ static void fill_held(struct held_layers *held)
 	const struct layer_part part = layer_part_of(2, 1, SPLIT_MIXED, (const uint32_t[]){3, 1});
 	held_add(held, &(struct layer_part){0}, &whole);
 	held_add(held, &part, &shared);
+	held_add_output(held, &part);
 }
 
 void msg_sample(enum msg_type type, struct msg *m)
@@ -117,6 +118,7 @@ void msg_sample(enum msg_type type, struct msg *m)
 		m->u.prepare.serial = 3;
 		m->u.prepare.layers = (struct layer_spans){2, {{10, 20}, {30, 34}}};
 		m->u.prepare.part = layer_part_of(3, 2, SPLIT_REDUCE, (const uint32_t[]){7, 0, 1});
+		m->u.prepare.has_output = true;
 		break;
 	case MSG_PREPARED:
 		m->u.prepared.serial = 3;
