@@ -7,7 +7,8 @@ static void count_members(const struct split_shape *s, enum split_mode mode, str
 	for (int32_t i = 0; i < t->rows.n_members; i++) {
 		const struct split_part *p = &t->rows.parts[i];
 		int32_t last_kv = -1;
-		for (int32_t head = 0; head < s->n_heads; head++) {
+		bool has_none = split_has_o_lanes(mode) && split_mask(p->o_lanes, s->o_lanes) == 0;
+		for (int32_t head = p->heads.begin; head < p->heads.end && !has_none; head++) {
 			if (!split_owns_head(s, mode, p, head))
 				continue;
 			t->n_heads[i]++;

@@ -104,10 +104,12 @@ static void add_groups(struct group_search *q, struct group_start *at)
 
 // ---- The judge
 
-static bool judge(struct solver *s, const struct cost_plan *p, struct solve_candidate *out)
+// judge asks the judge about a plan; false: it is not possible, or proved to be no better than `cutoff`.
+static bool judge(struct solver *s, const struct cost_plan *p, double cutoff, struct solve_candidate *out)
 {
+	struct cost_case k = group_moves_case(s, p);
 	*out = (struct solve_candidate){.plan = *p};
-	if (!group_moves_possible(s, p))
+	if (!group_moves_possible(s, p) || s->goal.tpot_weight * cost_bound(&k) >= cutoff)
 		return false;
 	s->n_judged++;
 	return solve_score_parts(s, p, &out->score);
@@ -141,7 +143,7 @@ static void try_incumbent(struct solver *s, struct solve_result *out, struct sol
 	if (p == NULL || p->n_groups == 0 || p->head != s->w->head)
 		return;
 	struct cost_case k = group_moves_case(s, p);
-	if (cost_check(&k, NULL) != OK || !judge(s, p, &c))
+	if (cost_check(&k, NULL) != OK || !judge(s, p, INFINITY, &c))
 		return;
 	out->incumbent_s = c.score.value;
 	if (c.score.value < best->score.value * (1 - SOLVE_EQUAL))
@@ -162,7 +164,7 @@ static bool polish_with(struct group_search *q, struct solve_candidate *best, co
 {
 	struct solve_candidate c;
 	q->polish_left--;
-	if (q->polish_left < 0 || !judge(q->s, p, &c) || !(c.score.value < best->score.value * (1 - SOLVE_EQUAL)))
+	if (q->polish_left < 0 || !judge(q->s, p, best->score.value, &c) || !(c.score.value < best->score.value * (1 - SOLVE_EQUAL)))
 		return false;
 	*best = c;
 	return true;
@@ -204,7 +206,7 @@ static void take_best(struct group_search *q, struct solve_result *out)
 {
 	struct solve_candidate best = {.score.value = INFINITY}, c;
 	for (int32_t i = 0; i < q->n_starts; i++)
-		if (judge(q->s, &q->starts[i].plan, &c) && c.score.value < best.score.value * (1 - SOLVE_EQUAL))
+		if (judge(q->s, &q->starts[i].plan, best.score.value, &c) && c.score.value < best.score.value * (1 - SOLVE_EQUAL))
 			best = c;
 	if (best.score.value < INFINITY)
 		polish(q, &best);
