@@ -308,10 +308,10 @@ void cost_runner_init(struct cost_runner *r, const struct cost_case *c, int32_t 
 // take_streamed waits for the next streamed unit and computes it: R_j = max(R_{j-1}, E_{j-q}) + rho, E_j = max(t, R_j) + p.
 static double take_streamed(struct cost_runner *r, double t, double read_s, double unit_s, struct cost_use *use)
 {
-	double *end = r->layout.window > 0 ? &r->ends[r->next_read % r->layout.window] : NULL; // of unit j - q
+	double *end = r->layout.window > 0 ? &r->ends[r->slot] : NULL; // of unit j - q
 	double begin = end && *end > r->read_end_s ? *end : r->read_end_s;
 	r->read_end_s = begin + read_s;
-	r->next_read++;
+	r->slot = r->slot + 1 < r->layout.window ? r->slot + 1 : 0;
 	if (r->on_read)
 		r->on_read(r->on_read_ctx, r->stage, begin, r->read_end_s);
 	if (r->read_end_s > t) {
@@ -354,30 +354,50 @@ void cost_runner_end(struct cost_runner *r, int32_t round, double t)
 		cost_cache_ask(r, (round + 1) % r->c->plan->n_rounds, t);
 }
 
+static struct cost_pace pace_of(const struct cost_runner *r, int32_t layer, const struct cost_batch *b)
+{
+	const struct cluster_device *d = cost_device_of(r->c, r->stage);
+	return (struct cost_pace){.batch = *b,
+		.accel_s = r->layout.n_accel > 0 ? cost_accel_s(r->c, d, layer, b) : 0,
+		.unit_s = r->layout.n_units > 0 ? cost_unit_s(r->c, d, layer, b) : 0,
+		.read_s = r->layout.n_streamed > 0 ? cost_read_s(r->c, d, layer, &r->layout, b) : 0};
+}
+
+static bool is_same_batch(const struct cost_batch *a, const struct cost_batch *b)
+{
+	return a->n_tokens == b->n_tokens && a->kv_read == b->kv_read && a->attn_pairs == b->attn_pairs;
+}
+
 double cost_runner_layer(struct cost_runner *r, struct cost_round *at, const struct cost_item *item, double t, const struct cost_batch *b, struct cost_use *use)
 {
 	const struct cost_case *c = r->c;
-	const struct cluster_device *d = cost_device_of(c, r->stage);
+	const struct cost_pace *pace = &r->pace;
+	if (c->shape->bytes_of_layer || !is_same_batch(&pace->batch, b))
+		r->pace = pace_of(r, item->layer, b);
 	if (item->on_accel) {
-		double layer_s = cost_accel_s(c, d, item->layer, b);
-		use->busy_s += layer_s;
-		return t + layer_s;
+		use->busy_s += pace->accel_s;
+		return t + pace->accel_s;
 	}
-	double unit_s = cost_unit_s(c, d, item->layer, b);
-	double read_s = r->layout.n_streamed > 0 ? cost_read_s(c, d, item->layer, &r->layout, b) : 0;
+	if (r->layout.n_streamed == 0) {
+		for (int32_t u = 0; u < c->params.units_per_layer; u++) {
+			use->busy_s += pace->unit_s;
+			t += pace->unit_s;
+		}
+		return t;
+	}
 	for (int32_t u = 0; u < c->params.units_per_layer; u++) {
-		use->busy_s += unit_s;
+		use->busy_s += pace->unit_s;
 		if (is_cached(r)) {
-			t = cost_cache_take(r, at->unit++, t, read_s, unit_s, use);
+			t = cost_cache_take(r, at->unit++, t, pace->read_s, pace->unit_s, use);
 			continue;
 		}
 		if (!cost_spread_next(&at->streamed)) {
-			t += unit_s;
+			t += pace->unit_s;
 			continue;
 		}
-		use->read_bytes += read_s * d->disk_rate;
-		t = c->params.policy == COST_DEMAND ? take_on_demand(r, t, read_s, unit_s, use) :
-							take_streamed(r, t, read_s, unit_s, use);
+		use->read_bytes += pace->read_s * cost_device_of(c, r->stage)->disk_rate;
+		t = c->params.policy == COST_DEMAND ? take_on_demand(r, t, pace->read_s, pace->unit_s, use) :
+							take_streamed(r, t, pace->read_s, pace->unit_s, use);
 	}
 	return t;
 }

@@ -127,13 +127,20 @@ struct cost_asked {
 	int64_t n_resident;
 };
 
+// What a layer takes a device, for one kind of batch.
+struct cost_pace {
+	struct cost_batch batch; // n_tokens 0: none yet
+	double accel_s, unit_s, read_s; // of a layer on the accelerator, of a unit, of reading one; 0 where there are none
+};
+
 // One device's stage in time. `ends` is the caller's.
 struct cost_runner {
 	const struct cost_case *c;
 	int32_t stage;
 	struct cost_layout layout;
 	double *ends;          // (layout.n_times): when the last streamed units were computed
-	int64_t next_read;     // j of the next streamed unit
+	struct cost_pace pace; // of the last batch, where all layers are equal
+	int32_t slot;          // of the window: where the next streamed unit goes, number j mod q
 	double read_end_s;     // R of the last
 	struct cost_asked asked; // COST_LRU_AHEAD
 	cost_read_fn *on_read; // NULL, or told of each read when the unit is used; in order, maybe after later events elsewhere

@@ -16,8 +16,36 @@ struct visit_sums {
 	double unit_least_s, read_least_s; // of one streamed unit
 };
 
+// has_equal_parts: a group's members, of which many plans are compared, are not summed layer by layer where all layers are equal.
+static bool has_equal_parts(const struct cost_case *c)
+{
+	return c->part != NULL && c->shape->bytes_of_layer == NULL;
+}
+
+static struct visit_sums sum_equal(const struct cost_case *c, int32_t stage, const struct cost_layout *l, int32_t round)
+{
+	const struct cluster_device *d = cost_device_of(c, stage);
+	const struct cost_batch b = cost_decode(c->params.kv_read);
+	struct cost_round at = cost_round_begin(c, stage, l, round);
+	int32_t n_layers = at.n_left, n_accel = cost_spread_take(&at.accel, n_layers), n_units = (n_layers - n_accel) * c->params.units_per_layer;
+	struct visit_sums v = {.work_s = d->visit_s, .n = cost_spread_take(&at.streamed, n_units)};
+	v.work_s += n_accel > 0 ? n_accel * cost_accel_s(c, d, 0, &b) : 0;
+	if (n_units == 0)
+		return v;
+	v.unit_least_s = cost_unit_s(c, d, 0, &b);
+	v.work_s += n_units * v.unit_least_s;
+	if (v.n == 0)
+		return v;
+	v.read_least_s = cost_read_s(c, d, 0, l, &b);
+	v.unit_s = v.n * v.unit_least_s;
+	v.read_s = v.n * v.read_least_s;
+	return v;
+}
+
 static struct visit_sums sum_visit(const struct cost_case *c, int32_t stage, const struct cost_layout *l, int32_t round)
 {
+	if (has_equal_parts(c))
+		return sum_equal(c, stage, l, round);
 	const struct cluster_device *d = cost_device_of(c, stage);
 	const struct cost_batch b = cost_decode(c->params.kv_read);
 	struct cost_round at = cost_round_begin(c, stage, l, round);
@@ -76,9 +104,13 @@ static double crew_extra_s(struct cost_crew *w, const struct cost_case *c, int32
 	double work_s[GROUP_MEMBERS_MAX];
 	cost_crew_tokens(w, c, 1);
 	double sum_s = w->start_s;
-	for (int32_t i = 0; i < w->group->n_members; i++)
-		at[i] = cost_round_begin(&w->cases[i], stage, &w->runners[i].layout, round);
-	while (at[0].n_left > 0) {
+	bool is_uniform = has_equal_parts(&w->cases[0]);
+	for (int32_t i = 0; i < w->group->n_members; i++) {
+		const struct cost_layout *l = &w->runners[i].layout;
+		at[i] = cost_round_begin(&w->cases[i], stage, l, round);
+		is_uniform = is_uniform && (l->n_accel == 0 || l->n_units == 0);
+	}
+	for (int32_t n_layers = at[0].n_left; at[0].n_left > 0;) {
 		int32_t layer = at[0].layer;
 		for (int32_t i = 0; i < w->group->n_members; i++) {
 			const struct cluster_device *d = cost_device_of(&w->cases[i], stage);
@@ -87,7 +119,10 @@ static double crew_extra_s(struct cost_crew *w, const struct cost_case *c, int32
 			ASSERT(has_one);
 			work_s[i] = item.on_accel ? cost_accel_s(&w->cases[i], d, layer, &b) : cost_unit_s(&w->cases[i], d, layer, &b) * c->params.units_per_layer;
 		}
-		sum_s += w->layer_s + cost_crew_slack_s(w, layer, &b, work_s);
+		double extra_s = w->layer_s + cost_crew_slack_s(w, layer, &b, work_s);
+		if (is_uniform)
+			return sum_s + n_layers * extra_s;
+		sum_s += extra_s;
 	}
 	return sum_s;
 }
@@ -174,7 +209,7 @@ void cost_closed(const struct cost_case *c, struct cost_closed *out)
 	for (int32_t i = 0; i < c->plan->n_stages; i++) {
 		struct cost_layout l;
 		double disk_s;
-		enum err e = cost_layout_of(c, i, &l, NULL);
+		enum err e = cost_group_of(c->plan, i) ? OK : cost_layout_of(c, i, &l, NULL); // crew_z finds its members' own
 		ASSERT(e == OK);
 		stage_z(c, i, &l, &out->z_s[i], &disk_s);
 		out->visits_s += out->z_s[i];
