@@ -33,7 +33,16 @@ bool crew_end_phase_if(struct hand *h, enum err err)
 
 static bool acquire_and_end(struct hand *h, int32_t unit)
 {
-	return crew_end_phase_if(h, h->idx == 0 ? residency_acquire(h->crew->e->residency, unit, h->crew->em) : OK);
+	if (h->idx > 0)
+		return crew_end_phase_if(h, OK);
+	struct engine *e = h->crew->e;
+	bool may_wait = residency_streams(e->residency, unit);
+	if (may_wait)
+		pool_rest(e->c.pool);
+	enum err err = residency_acquire(e->residency, unit, h->crew->em);
+	if (may_wait)
+		pool_resume(e->c.pool);
+	return crew_end_phase_if(h, err);
 }
 
 bool crew_begin_units(struct hand *h, const struct unit_run *run)

@@ -128,7 +128,10 @@ static enum err hold_group(struct engine *e, int32_t layer, struct errmsg *em)
 		return OK;
 	for (int32_t i = 0; i < e->group.n_parts; i++)
 		e->expert_held[i] = engine_expert_unit(e, layer, e->expert_parts[i].expert);
-	return expert_cache_acquire(e->expert_cache, e->expert_held, e->group.n_parts, em);
+	pool_rest(e->c.pool);
+	enum err err = expert_cache_acquire(e->expert_cache, e->expert_held, e->group.n_parts, em);
+	pool_resume(e->c.pool);
+	return err;
 }
 
 static void let_group_go(struct engine *e, int32_t n_parts)

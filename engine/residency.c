@@ -193,10 +193,15 @@ static void pass_over(struct residency *r, int32_t idx)
 	wake(r);
 }
 
-enum err residency_acquire(struct residency *r, int32_t unit, struct errmsg *em)
+bool residency_streams(const struct residency *r, int32_t unit)
 {
 	ASSERT(unit >= 0 && unit < r->c.units->n);
-	if (r->layout.n_streamed == 0 || r->stream_idx[unit] < 0)
+	return r->layout.n_streamed > 0 && r->stream_idx[unit] >= 0;
+}
+
+enum err residency_acquire(struct residency *r, int32_t unit, struct errmsg *em)
+{
+	if (!residency_streams(r, unit))
 		return OK;
 	pthread_mutex_lock(&r->mutex);
 	pass_over(r, r->stream_idx[unit]);
@@ -226,8 +231,7 @@ enum err residency_acquire(struct residency *r, int32_t unit, struct errmsg *em)
 
 void residency_release(struct residency *r, int32_t unit)
 {
-	ASSERT(unit >= 0 && unit < r->c.units->n);
-	if (r->layout.n_streamed == 0 || r->stream_idx[unit] < 0)
+	if (!residency_streams(r, unit))
 		return;
 	pthread_mutex_lock(&r->mutex);
 	ASSERT(r->released < r->used);

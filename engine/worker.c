@@ -2,11 +2,9 @@
 
 #include "base/thread.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <time.h>
 
 struct worker {
 	const struct kernels *kernels;
@@ -16,17 +14,7 @@ struct worker {
 	pthread_cond_t wake;
 	struct worker_job *first, **last;
 	bool is_stopping;
-	double slowdown; // written before the first job
 };
-
-static void rest(double slowdown, int64_t begin_ns)
-{
-	int64_t now_ns = thread_clock_ns();
-	int64_t until_ns = now_ns + (int64_t)((slowdown - 1) * (double)(now_ns - begin_ns));
-	struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-		;
-}
 
 static void *worker_thread(void *ctx)
 {
@@ -43,10 +31,9 @@ static void *worker_thread(void *ctx)
 		if (w->first == NULL)
 			w->last = &w->first;
 		pthread_mutex_unlock(&w->mutex);
-		int64_t begin_ns = thread_clock_ns();
+		pool_resume(w->pool);
 		job->run(job);
-		if (w->slowdown > 1)
-			rest(w->slowdown, begin_ns);
+		pool_rest(w->pool);
 		job->done(job); // the job may be gone after this
 		pthread_mutex_lock(&w->mutex);
 	}
@@ -87,9 +74,7 @@ fail:
 
 void worker_slow_down(struct worker *w, double factor)
 {
-	pthread_mutex_lock(&w->mutex);
-	w->slowdown = factor;
-	pthread_mutex_unlock(&w->mutex);
+	pool_slow_down(w->pool, factor);
 }
 
 void worker_close(struct worker *w)

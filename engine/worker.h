@@ -21,7 +21,8 @@ struct worker_job {
 
 // worker_open starts the thread and a pool of n_threads (the worker's own thread is one of them). `simd` as in kernels_find.
 MUST_USE enum err worker_open(int32_t n_threads, const char *simd, struct worker **out, struct errmsg *em);
-// worker_slow_down lets the worker rest after each job until it has taken `factor` times as long: 1 and less, not at all. Before the first job.
+// worker_slow_down lets the worker rest as it computes, so that it takes `factor` times as long: 1 and less, not at all. Waiting for weights takes as long as it
+// does, and they are read while it rests. Before the first job.
 void worker_slow_down(struct worker *w, double factor);
 // worker_close runs what was submitted, then ends. NULL is allowed.
 void worker_close(struct worker *w);

@@ -2,13 +2,16 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
+#include "base/pace.h"
 #include "base/thread.h"
 #include "kernels/kernels.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 
 // One token's products come every few dozen microseconds: waiting that long awake is cheaper than a sleep and a wake-up.
 #define SPIN_NS 50000
@@ -44,6 +47,7 @@ struct pool {
 	_Atomic bool quit;
 	pool_fn fn;
 	void *ctx;
+	struct pace pace;  // the owner's
 	struct gate start;             // a new value begins a run
 	struct gate done;              // follows start when all workers of a run have finished
 	struct gate resume;            // its low bits are the threads that do not rest
@@ -250,4 +254,31 @@ void pool_barrier(struct pool *p)
 	}
 	atomic_store(&p->n_arrived, 0);
 	gate_set(&p->barrier, passed + 1);
+}
+
+void pool_slow_down(struct pool *p, double factor)
+{
+	p->pace.factor = factor;
+}
+
+void pool_resume(struct pool *p)
+{
+	if (p->pace.factor > 1)
+		pace_begin(&p->pace, thread_clock_ns());
+}
+
+void pool_rest(struct pool *p)
+{
+	if (!(p->pace.factor > 1))
+		return;
+	int64_t now_ns = thread_clock_ns(), due_ns = pace_due(&p->pace, now_ns);
+	if (due_ns == 0)
+		return;
+	int64_t until_ns = now_ns + due_ns;
+	struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+		;
+	int64_t end_ns = thread_clock_ns();
+	pace_rested(&p->pace, end_ns - now_ns);
+	pace_begin(&p->pace, end_ns);
 }

@@ -112,7 +112,7 @@ def test_with_less_memory_a_machine_streams_and_waits_for_its_disk(tmp_path):
     less, before = said(tmp_path / "x.toml"), said(HOME)
     assert less["plan"]["stages"][1]["streamed_bytes"] > 0 == before["plan"]["stages"][1]["streamed_bytes"]
     assert less["devices"][1]["disk_s"] > 0 == before["devices"][1]["disk_s"]
-    assert less["tpot_s"]["p50"] >= before["tpot_s"]["p50"]
+    assert less["tpot_s"]["p50"] > before["tpot_s"]["p50"] - 1e-6  # all of it may be hidden; and when a step begins is a matter of nanoseconds
 
 
 def test_wrong_usage_is_code_2():
