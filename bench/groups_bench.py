@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A group of two nodes with a core each, against what two cores and its exchanges allow.
 
-    bench/groups_bench.py [SHAPE ...] [--mode MODE,...] [--times N] [--seconds S] [--write]
+    bench/groups_bench.py [SHAPE ...] [--mode MODE,...] [--chunk N] [--times N] [--seconds S] [--write]
 
 A coordinator without layers, and nodes that are pinned to a core each, one compute thread. In alternation (A B B A ...), all within seconds:
 
@@ -56,6 +56,7 @@ SHAPES = {
     "prefill": Shape("a prompt of 512, four layers of an 8B", "8B", 4, prompt=512),
 }
 MODES = ("gather", "mixed", "mixed-scatter", "reduce")
+CHUNKS = (0, 256, 128)  # tokens of a prompt in one forward; 0: as it is by itself
 FIELDS = ("s", "one", "group", "empty_one", "empty_group", "idle", "others")
 
 
@@ -94,13 +95,13 @@ def on_cores(cores):
 class Machines:
     """A coordinator and its nodes. place: as of --place; cores: those of each node."""
 
-    def __init__(self, hearth, model, folder, shape, place, cores, mode="gather"):
+    def __init__(self, hearth, model, folder, shape, place, cores, mode="gather", chunk=0):
         folder.mkdir()
         self.shape, self.n_prompts, self.n_tokens = shape, 0, shape.tokens * (3 if hearth == EMPTY else 1)
         self.cluster = cluster_module.Cluster(hearth, model, folder)
         try:
             self.cluster.serve("--no-node", "--threads", "1", "--no-give-way", "--nodes", len(cores), "--slots", "1", "--ctx", "768", "--keep-mem", "0", "--place",
-                place, *(["--tp-mode", mode] if "+" in place else []))
+                place, *(["--tp-mode", mode] if "+" in place else []), *(["--prefill-chunk", chunk] if chunk else []))
             for name, own in cores.items():
                 with on_cores(own):
                     self.cluster.join(name, "--threads", len(own), "--no-give-way", "--keep-mem", "0")
@@ -180,13 +181,13 @@ class Others:
         return max(0, busy - own) / passed / os.cpu_count()
 
 
-def open_arms(shape, modes, folder, stack):
+def open_arms(shape, modes, chunk, folder, stack):
     """{name: function that measures it}; those of a mode are called (what, mode)."""
     model, n_bytes = model_of(shape)
     n_opened = iter(range(1000))
 
     def machines(hearth, place, cores, mode="gather"):
-        m = Machines(hearth, model, folder / str(next(n_opened)), shape, place % shape.layers, cores, mode)
+        m = Machines(hearth, model, folder / str(next(n_opened)), shape, place % shape.layers, cores, mode, chunk)
         stack.callback(m.cluster.close)
         return m
     one, two = {"a": {0}}, {"a": {0}, "b": {1}}
@@ -208,15 +209,16 @@ def open_arms(shape, modes, folder, stack):
     return arms
 
 
-def kept_of(name, mode, seconds=3600):
-    return paired.Kept(RESULTS, "group of two", {"shape": SHAPES[name].shape, "tokens": SHAPES[name].tokens, "prompt": SHAPES[name].prompt, "mode": mode}, seconds)
+def kept_of(name, mode, chunk, seconds=3600):
+    what = {"shape": SHAPES[name].shape, "tokens": SHAPES[name].tokens, "prompt": SHAPES[name].prompt, "mode": mode, **({"chunk": chunk} if chunk else {})}
+    return paired.Kept(RESULTS, "group of two", what, seconds)
 
 
-def measure(name, modes, times, end):
+def measure(name, modes, chunk, times, end):
     shape = SHAPES[name]
-    kept = {mode: kept_of(name, mode) for mode in modes}
+    kept = {mode: kept_of(name, mode, chunk) for mode in modes}
     with tempfile.TemporaryDirectory(prefix="hearth-groups-") as folder, contextlib.ExitStack() as stack:
-        arms, others = open_arms(shape, modes, pathlib.Path(folder), stack), Others()
+        arms, others = open_arms(shape, modes, chunk, pathlib.Path(folder), stack), Others()
         while time.monotonic() < end and min(len(rows_of(k)) for k in kept.values()) < times:
             i = min(len(k.pairs) for k in kept.values())
             others.share()
@@ -263,10 +265,12 @@ def table(shapes, modes):
     holds = True
     for name in shapes:
         for mode in modes:
-            rows = rows_of(kept_of(name, mode))
-            if rows:
-                lines.append(line(name, mode, rows))
-                holds &= paired.report("%s, %s" % (name, mode), [r.speedup / r.bound for r in rows], at_least=LIMIT)
+            for chunk in CHUNKS if SHAPES[name].prompt else (0,):
+                rows = rows_of(kept_of(name, mode, chunk))
+                if rows:
+                    words = mode + (", chunks of %d" % chunk if chunk else "")
+                    lines.append(line(name, words, rows))
+                    holds &= paired.report("%s, %s" % (name, words), [r.speedup / r.bound for r in rows], at_least=LIMIT)
     return "\n".join(lines) + "\n", holds
 
 
@@ -280,6 +284,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("shape", nargs="*", choices=[*SHAPES, []], help="default: all (with --write: none, only writes)")
     p.add_argument("--mode", default=",".join(MODES))
+    p.add_argument("--chunk", type=int, choices=CHUNKS, default=0, help="--prefill-chunk of all")
     p.add_argument("--times", type=int, default=40, help="measured in alternation so often (default 40)")
     p.add_argument("--seconds", type=int, default=3600, help="no round begins later")
     p.add_argument("--write", action="store_true", help="put the table of all results so far into docs/groups.md")
@@ -289,7 +294,7 @@ def main():
     if args.shape or not args.write:
         build()
         for name in args.shape or SHAPES:
-            measure(name, args.mode.split(","), args.times, end)
+            measure(name, args.mode.split(","), args.chunk, args.times, end)
     text, holds = table(SHAPES, MODES)
     if args.write:
         write(text)

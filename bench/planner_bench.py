@@ -112,20 +112,20 @@ def stream(cluster, n_tokens, prompt=PROMPT):
 
 
 class Running:
-    """A set-up's cluster: with the plan of the planner, or, with `forced`, [(machine, layers)] in ring order, in so many rounds."""
+    """A set-up's cluster: with the plan of the planner, or, with `forced`, [(machine, layers)] in ring order, in so many rounds, with such --streams."""
 
-    def __init__(self, setup, tools, folder, forced=None, rounds=1):
+    def __init__(self, setup, tools, folder, forced=None, rounds=1, streams=None):
         folder.mkdir()
         self.tools = tools
         self.machines = {m.name: m for m in setup}
         self.cluster = cluster_module.Cluster(tools.hearth, tools.model, folder)
         try:
-            self.start(forced, rounds)
+            self.start(forced, rounds, streams)
         except BaseException:
             self.cluster.close()
             raise
 
-    def start(self, forced, rounds):
+    def start(self, forced, rounds, streams):
         holders = list(self.machines.values()) if forced is None else [self.machines[n] for n, _ in forced]
         nodes = [m for m in holders if m.name != HUB]
         hub = self.machines.get(HUB, Machine(HUB))
@@ -136,6 +136,8 @@ class Running:
             options += ["--plan", "even", "--place", ",".join("%s=%d" % tuple(p) for p in forced)]
         else: # stages in the order of joining
             options += ["--split", ",".join(str(n) for _, n in forced), "--rounds", rounds]
+        if streams:
+            options += ["--streams", ",".join(map(str, streams))]
         if any(m.delay_ms for m in self.machines.values()):
             leg = 'rate = "1 Gbit/s"\ndelay = "%g ms"'
             via = Emulated(self.cluster, [m.name for m in nodes], {HUB: leg % 0, **{m.name: leg % m.delay_ms for m in nodes}})
@@ -169,7 +171,7 @@ class Running:
 
 
 def predict(tools, figures, n_prompt, plan, rounds):
-    """{"tpot_s", "ttft_s"} of a plan by the figures of a cluster; None: it cannot be."""
+    """{"tpot_s", "ttft_s", "streams"} of a plan by the figures of a cluster; None: it cannot be."""
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as f:
         f.write(figures)
         f.flush()
@@ -179,7 +181,7 @@ def predict(tools, figures, n_prompt, plan, rounds):
     if p.returncode != 0:
         return None
     said = json.loads(p.stdout)
-    return {"tpot_s": said["tpot_s"], "ttft_s": said["ttft_s"]}
+    return {"tpot_s": said["tpot_s"], "ttft_s": said["ttft_s"], "streams": [s["streams_percent"] for s in said["plan"]["stages"]]}
 
 
 def parts(weights):
@@ -232,9 +234,11 @@ def answer(running, n_tokens, prompt=PROMPT):
     return {"tpot_s": sum(gaps) / len(gaps), "ttft_s": ttft_s}
 
 
-def started(setup, tools, folder, forced, rounds):
-    """A cluster that has a plan by force, with warm weights and links."""
-    r = Running(setup, tools, folder, forced, rounds)
+def started(setup, tools, folder, row, forced, rounds):
+    """A cluster that has a plan by force, with warm weights and links; windows are those that suit it by the figures of the last promise."""
+    p = row["promises"][-1]
+    guess = predict(tools, p["figures"], p["n_prompt"], forced, rounds)
+    r = Running(setup, tools, folder, forced, rounds, guess and guess["streams"])
     try:
         assert r.plan(r.status) == [list(p) for p in forced], (r.plan(r.status), forced)
         stream(r.cluster, 3)
@@ -308,7 +312,7 @@ class Bench:
             return True
         if not self.has(ONE_S):
             return False
-        with contextlib.closing(started(setup, self.tools, next(folders), *chosen(row))) as own:
+        with contextlib.closing(started(setup, self.tools, next(folders), row, *chosen(row))) as own:
             while row["to_force"]:
                 if not self.has(ONE_S / 3):
                     return False
@@ -324,7 +328,7 @@ class Bench:
     def force(self, row, own, plan, rounds, setup, folder):
         guess, beside = self.predict(row, plan, rounds), None
         try:
-            with contextlib.closing(started(setup, self.tools, folder, plan, rounds)) as r:
+            with contextlib.closing(started(setup, self.tools, folder, row, plan, rounds)) as r:
                 both = (own, r) if len(row["forced"]) % 2 else (r, own)
                 got = {id(x): answer(x, TRY_TOKENS) for x in both}
                 got, beside = got[id(r)], got[id(own)]
@@ -338,7 +342,7 @@ class Bench:
         """The chosen plan and the best others side by side, forwards and backwards: pairs of times per token."""
         best = [(f["plan"], f["rounds"]) for f in sorted(fitting(row), key=lambda f: f["measured"]["tpot_s"] / f["beside"]["tpot_s"])[:FINALS]]
         with contextlib.ExitStack() as stack:
-            others = [stack.enter_context(contextlib.closing(started(setup, self.tools, next(folders), *p))) for p in best]
+            others = [stack.enter_context(contextlib.closing(started(setup, self.tools, next(folders), row, *p))) for p in best]
             turn, times = [own, *others], []
             for i in range(TURNS):
                 got = {id(x): answer(x, TOKENS, SHORT)["tpot_s"] for x in (turn if i % 2 == 0 else turn[::-1])}
@@ -352,7 +356,7 @@ class Bench:
     def predict(self, row, plan, rounds):
         """By the figures of each round: the median."""
         all_of = [predict(self.tools, p["figures"], p["n_prompt"], plan, rounds) for p in row["promises"]]
-        return None if None in all_of else {k: paired.median([g[k] for g in all_of]) for k in all_of[0]}
+        return None if None in all_of else {k: paired.median([g[k] for g in all_of]) for k in ("tpot_s", "ttft_s")}
 
     def choose(self, plans, row, n):
         """The likeliest, and others evenly from those that are left."""

@@ -1,5 +1,6 @@
 #include "cli/cluster_host.h"
 
+#include "base/window_layout.h"
 #include "base/wire_type.h"
 #include "cli/share_words.h"
 
@@ -62,10 +63,34 @@ static enum err check_split(const struct options *o, const struct model *m, stru
 {
 	int64_t sum = 0;
 	for (int32_t i = 0; i < o->split.n; i++)
-		sum += o->split.layers[i];
+		sum += o->split.at[i];
 	if (o->split.n == 0 || sum == model_hparams(m)->n_layers)
 		return OK;
 	return errmsg_fail(em, ERR_RANGE, "--split gives out %lld layers, %s has %d", (long long)sum, o->model, model_hparams(m)->n_layers);
+}
+
+// fill_streams: what one says of stages that a plan chooses is not known to fit them.
+static enum err fill_streams(struct cluster_host *h, const struct options *o, struct coordinator_config *c, struct errmsg *em)
+{
+	int32_t n = o->place != NULL ? h->placement->n_stages : o->split.n;
+	if (o->streams.n == 0)
+		return OK;
+	if (n == 0)
+		return errmsg_fail(em, ERR_RANGE, "--streams is about the stages of --split or --place: give one of them too, or leave it to the plan");
+	if (o->streams.n != n)
+		return errmsg_fail(em, ERR_RANGE, "--streams has %d percentages, %s has %d stages", o->streams.n, o->place != NULL ? "--place" : "--split", n);
+	for (int32_t i = 0; i < n; i++) {
+		bool is_group = o->place != NULL && h->placement->stages[i].n_members > 1;
+		if (is_group && o->streams.at[i] > 0)
+			return errmsg_fail(em, ERR_RANGE, "--streams: stage %d is shared by %d machines, and each of them reads as little as must be: say 0 there", i,
+				h->placement->stages[i].n_members);
+		uint32_t share = window_share_of(o->streams.at[i], 100);
+		if (o->place != NULL)
+			h->placement->stages[i].stream_share = share;
+		else
+			c->split_streams[i] = share;
+	}
+	return OK;
 }
 
 static enum err check_payload(const struct options *o, struct errmsg *em)
@@ -170,7 +195,7 @@ static enum err fill_core(struct cluster_host *h, const struct options *o, int32
 		.session_wait_ns = o->session_wait * INT64_C(1000000000),
 		.addresses = serve->addresses,
 	};
-	memcpy(c->split, o->split.layers, sizeof c->split);
+	memcpy(c->split, o->split.at, sizeof c->split);
 	text_copy(c->local_name, sizeof c->local_name, serve->name ? serve->name : "here");
 	fill_stop_ids(h->tokenizer, c);
 	if (o->replicas == 1 && o->place == NULL && o->nodes > NODES_MAX)
@@ -180,6 +205,8 @@ static enum err fill_core(struct cluster_host *h, const struct options *o, int32
 		e = check_head(o, c, em);
 	if (e == OK)
 		e = fill_placement(h, o, c, em);
+	if (e == OK)
+		e = fill_streams(h, o, c, em);
 	if (e != OK)
 		return e;
 	if (c->chunk_max < 1)

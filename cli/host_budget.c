@@ -62,7 +62,7 @@ static int32_t n_layers_here(const struct options *o, const struct coordinator_c
 	if (c->placement != NULL)
 		return placed_layers(c);
 	if (o->split.n > 0)
-		return o->split.layers[0] < c->n_layers ? o->split.layers[0] : c->n_layers;
+		return o->split.at[0] < c->n_layers ? o->split.at[0] : c->n_layers;
 	return (c->n_layers + o->nodes) / (o->nodes + 1);
 }
 

@@ -93,7 +93,7 @@ static const struct option table[] = {
 
 	// The cluster
 	{.flag = "--split", .key = "cluster.split", .commands = FOR_SERVE, .kind = OPTION_SPLIT, .offset = AT(split), .example = "[10, 12, 8]", .min = 1,
-		.max = LAYERS_MAX, .placeholder = "N,N,...", .preset_words = "as --plan says",
+		.max = LAYERS_MAX, .items = "numbers of layers", .placeholder = "N,N,...", .preset_words = "as --plan says",
 		.help = "layers of each stage, all rounds together; the first stage is this machine unless --no-node"},
 	{.flag = "--plan", .key = "cluster.plan", .commands = FOR_SERVE, .kind = OPTION_ENUM, .offset = AT(plan), .choices = plan_words,
 		.preset = "cost", .placeholder = "HOW",
@@ -103,6 +103,10 @@ static const struct option table[] = {
 		.min = 1, .max = ROUNDS_MAX, .placeholder = "K",
 		.help = "trips of a token round the machines, by hand when it is more than 1 (fewer where none has so many layers); else the plan chooses, and even ones "
 			"make 1. With more than one, each machine reads the weights of its next layers while others compute"},
+	{.flag = "--streams", .key = "cluster.streams", .commands = FOR_SERVE, .kind = OPTION_SPLIT, .offset = AT(streams), .example = "[0, 45, 0]", .max = 100,
+		.items = "percentages", .placeholder = "P,P,...", .preset_words = "as little as must be; with plans by cost, what suits them",
+		.help = "of the weights of each stage of --split or --place, how much is read from its disk anew for each token where not all fits (--mem): more than must be leaves "
+			"a larger window, which is filled while others compute"},
 	{.flag = "--no-groups", .key = "cluster.no_groups", .commands = FOR_SERVE | FOR_PLAN, .kind = OPTION_BOOL, .offset = AT(no_groups),
 		.help = "plan each layer on one machine; else machines with good links share layers where that is faster"},
 	{.flag = "--no-node", .key = "cluster.no_node", .commands = FOR_SERVE, .kind = OPTION_BOOL, .offset = AT(no_node),

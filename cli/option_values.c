@@ -44,7 +44,7 @@ void option_want(const struct option *opt, char want[OPTION_WANT_CAP])
 	}
 	case OPTION_FLOAT: snprintf(want, OPTION_WANT_CAP, "a number from %g to %g", opt->f_min, opt->f_max); return;
 	case OPTION_SPLIT:
-		snprintf(want, OPTION_WANT_CAP, "1 to %d numbers of layers, each from 1 to %lld", STAGES_MAX, (long long)opt->max);
+		snprintf(want, OPTION_WANT_CAP, "1 to %d %s, each from %lld to %lld", STAGES_MAX, opt->items, (long long)opt->min, (long long)opt->max);
 		return;
 	case OPTION_HOST_PORT:
 		words = opt->min ? "HOST:PORT or [IPV6]:PORT, a port from 1 to 65535" : "HOST:PORT or [IPV6]:PORT";
@@ -220,7 +220,7 @@ enum err option_add_int(const struct option *opt, struct options *o, const char 
 		snprintf(got, sizeof got, "%lld for stage %d", (long long)v, split->n);
 		return option_refuse(opt, where, got, em);
 	}
-	split->layers[split->n++] = (int32_t)v;
+	split->at[split->n++] = (int32_t)v;
 	return OK;
 }
 

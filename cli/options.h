@@ -53,7 +53,7 @@ enum option_kind {
 	OPTION_NAME,           // const char *, at most NAME_CAP - 1 letters, digits, '.', '_', '-'
 	OPTION_ENUM,           // int (or an enum): index into `choices`
 	OPTION_WORD,           // const char *: one of `choices`
-	OPTION_SPLIT,          // struct split
+	OPTION_SPLIT,          // struct split, whose numbers are of `items`
 	OPTION_ADDRESS,        // const char *, an IPv4 or IPv6 address
 	OPTION_HOST_PORT,      // struct host_port
 	OPTION_HOST_PORT_LIST, // struct host_port_list
@@ -61,8 +61,8 @@ enum option_kind {
 };
 
 struct split {
-	int32_t layers[STAGES_MAX]; // layers per stage, each at least 1
-	int32_t n;                  // 0: not given
+	int32_t at[STAGES_MAX]; // of each stage
+	int32_t n;              // 0: not given
 };
 
 struct host_port_list {
@@ -117,7 +117,8 @@ struct options {
 	bool no_bos;
 
 	// serve
-	struct split split;
+	struct split split;   // layers
+	struct split streams; // per cent of a stage's weights
 	enum plan_way plan;
 	int32_t rounds;
 	const char *tp;
@@ -245,6 +246,7 @@ struct option {
 	int64_t min, max;     // OPTION_INT; OPTION_HOST_PORT: lowest port in min
 	double f_min, f_max;  // OPTION_FLOAT
 	const char *const *choices; // NULL-terminated
+	const char *items;    // OPTION_SPLIT: "numbers of layers"
 	bool loopback_only;   // OPTION_HOST_PORT: other machines must not reach it
 	const char *placeholder; // "N", "HOST:PORT"
 	const char *help;     // one sentence without a full stop; help texts put `action` before it

@@ -2,6 +2,7 @@
 #include "cli/plan_report.h"
 
 #include "base/assert.h"
+#include "base/window_layout.h"
 #include "partition/plan_best.h"
 #include "sim/quantity.h"
 
@@ -168,6 +169,22 @@ static void print_place(FILE *to, const struct plan_report *r, int32_t stage)
 	fprintf(to, "%s=%" PRId32, g ? "" : device_name(r, st->device), st->n_layers);
 }
 
+int32_t plan_stream_percent(const struct plan_report *r, int32_t stage)
+{
+	const struct cost_case c = plan_case(r);
+	return (int32_t)(((int64_t)plan_best_stream_share(&c, stage) * 100 + WINDOW_SHARE_WHOLE - 1) / WINDOW_SHARE_WHOLE);
+}
+
+// print_streams: per cent that make a window no smaller than the plan's.
+static void print_streams(FILE *to, const struct plan_report *r)
+{
+	bool is_any = false;
+	for (int32_t i = 0; i < r->result.plan.n_stages; i++)
+		is_any = is_any || plan_stream_percent(r, i) > 0;
+	for (int32_t i = 0; is_any && i < r->result.plan.n_stages; i++)
+		fprintf(to, "%s%" PRId32, i > 0 ? "," : " --streams ", plan_stream_percent(r, i));
+}
+
 void plan_print_by_hand(FILE *to, const struct plan_report *r)
 {
 	const struct cost_plan *p = &r->result.plan;
@@ -179,6 +196,7 @@ void plan_print_by_hand(FILE *to, const struct plan_report *r)
 		print_place(to, r, i);
 	}
 	fputc('"', to);
+	print_streams(to, r);
 	if (p->n_groups > 0)
 		fprintf(to, " --tp-mode %s", tp_mode_word(plan_best_mode(&p->groups[0])));
 	fprintf(to, "%s\n", r->fates[p->head].fate == SOLVE_USED ? "" : " --no-node");

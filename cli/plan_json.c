@@ -67,13 +67,13 @@ static json_t *stage_json(const struct plan_report *r, int32_t i)
 {
 	const struct solve_stage_account *s = &r->account.stages[i];
 	const struct scenario_station *st = &r->cluster->stations[s->device];
-	return json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:s, s:b, s:o, s:o}", "device",
+	return json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:s, s:b, s:i, s:o, s:o}", "device",
 		device_name(r, s->device), "layers", s->n_layers, "accelerator_layers", s->n_accel, "accelerator_bytes", integer(s->accel_bytes),
 		"pinned_bytes", integer(s->pinned_bytes), "streamed_bytes", integer(s->streamed_bytes), "window_bytes", integer(s->window_bytes),
 		"streamed_units", s->n_streamed, "units", s->n_units, "overflow_s", number(s->overflow_s), "compute_s", number(s->busy_s), "stall_s",
 		number(s->stall_s), "read_s", number(s->read_s), "link_s", number(s->hop_s), "wait_s", number(plan_wait_s(r, i)), "spare_s",
 		number(s->spare_s), "term", term_words[s->term], "streams_more_than_it_hides", plan_slow_disk(r, i), "disk",
-		scenario_disk_name(st->disk), "on_battery", st->on_battery, "exchange_s", number(s->exchange_s), "group", group_json(r, i));
+		scenario_disk_name(st->disk), "on_battery", st->on_battery, "streams_percent", plan_stream_percent(r, i), "exchange_s", number(s->exchange_s), "group", group_json(r, i));
 }
 
 static json_t *plan_json(const struct plan_report *r)

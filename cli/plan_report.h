@@ -71,6 +71,8 @@ struct plan_names plan_stage_names(const struct plan_report *r, int32_t stage);
 struct plan_names plan_group_form(const struct cost_group *g, const struct plan_report *r);
 void plan_print_groups(FILE *to, const struct plan_report *r);
 void plan_print_groups_why(FILE *to, const struct plan_report *r);
+// plan_stream_percent is what --streams takes, so that a stage's window is the plan's.
+int32_t plan_stream_percent(const struct plan_report *r, int32_t stage);
 // plan_print_by_hand prints the words of `hearth serve` that place layers like the plan; nothing where no words do.
 void plan_print_by_hand(FILE *to, const struct plan_report *r);
 

@@ -71,6 +71,7 @@ struct placed_stage {
 	int32_t n_members;                   // 1 .. GROUP_MEMBERS_MAX; with several at least one share is not 0
 	const struct placed_member *members; // (n_members)
 	int32_t hub;                         // member hub - 1 passes on what the others send; 0: each sends to each, as in a mode with sums
+	uint32_t stream_share;               // as struct plan_stage's, of one machine
 };
 
 struct placed_chain {

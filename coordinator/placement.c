@@ -109,6 +109,7 @@ static void first_layout(const struct coordinator *c, const struct chain *ch, st
 	for (int32_t i = 0; i < p->n_stages; i++) {
 		const struct placed_stage *st = &p->stages[i];
 		out->stages[i].layers = layer_spans_one(at, at + st->n_layers);
+		out->stages[i].stream_share = st->stream_share;
 		at += st->n_layers;
 		out->stages[i].who.n = st->n_members;
 		if (st->n_members > 1) {

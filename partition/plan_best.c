@@ -66,13 +66,11 @@ static struct cost_case case_of(const struct plan_ask *ask, const struct cost_pl
 	return (struct cost_case){.cluster = ask->want.cluster, .shape = ask->want.shape, .plan = p, .params = ask->want.params};
 }
 
-// share_of is what the machine of a stage must be told so that its window is what was counted on; 0: nothing, it keeps the smallest by itself. Experts
-// are read as the router asks for them, whatever a plan counts on.
-static uint32_t share_of(const struct plan_ask *ask, const struct cost_plan *p, int32_t stage)
+// Experts are read as the router asks for them, whatever a plan counts on.
+uint32_t plan_best_stream_share(const struct cost_case *c, int32_t stage)
 {
-	const struct cost_case c = case_of(ask, p);
 	struct cost_layout l;
-	if (cost_group_of(p, stage) != NULL || ask->want.shape->expert_share > 0 || cost_layout_of(&c, stage, &l, NULL) != OK || l.window <= WINDOW_MIN)
+	if (cost_group_of(c->plan, stage) != NULL || c->shape->expert_share > 0 || cost_layout_of(c, stage, &l, NULL) != OK || l.window <= WINDOW_MIN)
 		return 0;
 	return window_share_of(l.n_streamed, l.n_units);
 }
@@ -118,7 +116,8 @@ static void plan_of_cost(const struct plan_ask *ask, const struct cost_plan *p, 
 		who[i] = g ? plan_of_group(ask, g) : plan_group_one(ask->nodes[p->stages[i].device]);
 		names[i] = ask->want.cluster->devices[p->stages[i].device].name;
 		layers[i] = p->stages[i].n_layers;
-		shares[i] = share_of(ask, p, i);
+		const struct cost_case c = case_of(ask, p);
+		shares[i] = plan_best_stream_share(&c, i);
 	}
 	struct plan_want want = {.groups = who, .n = p->n_stages, .n_layers = ask->want.shape->n_layers, .n_rounds = p->n_rounds,
 		.stream_shares = shares};

@@ -22,6 +22,8 @@ struct plan_answer {
 
 // plan_best_mode: what the cost model tells apart as mode and form of a sum, members know as one mode.
 enum split_mode plan_best_mode(const struct cost_group *g);
+// plan_best_stream_share is what the machine of a stage must be told so that its window is what was counted on (struct plan_stage); 0: nothing, it keeps the smallest by itself.
+uint32_t plan_best_stream_share(const struct cost_case *c, int32_t stage);
 // plan_best: `fates` has room for n_devices. Errors are those of solve, which says what the arena must have.
 MUST_USE enum err plan_best(const struct plan_ask *ask, struct arena *scratch, struct solve_device_fate *fates, struct plan_answer *out, struct errmsg *em);
 

@@ -49,7 +49,7 @@ static void a_file_sets_options(void **state)
 	assert_string_equal(opts.model, "/m.gguf");
 	assert_int_equal(opts.threads, 3);
 	assert_int_equal(opts.split.n, 2);
-	assert_int_equal(opts.split.layers[1], 12);
+	assert_int_equal(opts.split.at[1], 12);
 	assert_int_equal(opts.wire, WIRE_Q8);
 	assert_true(opts.no_node);
 	assert_int_equal(opts.advertise.n, 2);

@@ -175,8 +175,8 @@ static void a_split_is_a_list_of_layers(void **state)
 	(void)state;
 	assert_int_equal(parse(FOR_SERVE, "serve", ARGS("m", "--split", "10,12,8")), OK);
 	assert_int_equal(opts.split.n, 3);
-	assert_int_equal(opts.split.layers[0], 10);
-	assert_int_equal(opts.split.layers[2], 8);
+	assert_int_equal(opts.split.at[0], 10);
+	assert_int_equal(opts.split.at[2], 8);
 	assert_int_equal(parse(FOR_SERVE, "serve", ARGS("m", "--split=30")), OK);
 	static const char *const wrong[] = {"", ",", "1,", ",1", "1,,2", "1,a", "1 ,2", "0,1", "1,-1", "1025", "1;2", "1,2,"};
 	for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
@@ -190,6 +190,17 @@ static void a_split_is_a_list_of_layers(void **state)
 	assert_int_equal(opts.split.n, STAGES_MAX);
 	strcat(many, ",1");
 	assert_int_equal(parse(FOR_SERVE, "serve", ARGS("m", "--split", many)), ERR_USAGE);
+}
+
+static void streams_are_percentages(void **state)
+{
+	(void)state;
+	assert_int_equal(parse(FOR_SERVE, "serve", ARGS("m", "--streams", "0,45,100")), OK);
+	assert_int_equal(opts.streams.n, 3);
+	assert_int_equal(opts.streams.at[0], 0);
+	assert_int_equal(opts.streams.at[2], 100);
+	assert_refused(FOR_SERVE, "serve", "--streams: got 101 for stage 1, want 1 to 64 percentages, each from 0 to 100", ARGS("m", "--streams", "10,101"));
+	assert_refused(FOR_SERVE, "serve", "--streams: got 45%, want 1 to 64 percentages, each from 0 to 100", ARGS("m", "--streams", "45%"));
 }
 
 static void addresses_are_a_host_and_a_port(void **state)
@@ -351,6 +362,7 @@ int main(void)
 		cmocka_unit_test(words_become_what_the_engine_takes),
 		cmocka_unit_test(a_message_says_what_was_got_and_what_is_wanted),
 		cmocka_unit_test(a_split_is_a_list_of_layers),
+		cmocka_unit_test(streams_are_percentages),
 		cmocka_unit_test(addresses_are_a_host_and_a_port),
 		cmocka_unit_test(the_same_flag_means_what_its_command_says),
 		cmocka_unit_test(join_connects_from_a_bare_address),

@@ -30,7 +30,10 @@ static void check_options(const struct options *o)
 	require(o->nodes >= 0 && o->nodes <= SWARM_NODES_MAX && o->replicas >= 1 && o->replicas <= CHAINS_MAX && (int)o->wire < N_WIRE_TYPES && (int)o->log <= LOG_DEBUG);
 	require(o->split.n >= 0 && o->split.n <= STAGES_MAX && o->advertise.n >= 0 && o->advertise.n <= ADDRS_MAX);
 	for (int32_t i = 0; i < o->split.n; i++)
-		require(o->split.layers[i] >= 1 && o->split.layers[i] <= LAYERS_MAX);
+		require(o->split.at[i] >= 1 && o->split.at[i] <= LAYERS_MAX);
+	require(o->streams.n >= 0 && o->streams.n <= STAGES_MAX);
+	for (int32_t i = 0; i < o->streams.n; i++)
+		require(o->streams.at[i] >= 0 && o->streams.at[i] <= 100);
 	for (int32_t i = 0; i < o->advertise.n; i++)
 		check_host_port(&o->advertise.at[i]);
 	check_host_port(&o->listen);

@@ -146,6 +146,35 @@ def test_every_machine_of_a_cluster_keeps_its_own_cap(cluster):
     assert re.search(r"^a: [\d.]+ MiB of weights pinned.*, [\d.]+ streamed by (mmap|direct) through [\d.]+; per step [\d.]+ MB at \d+ MB/s, [\d.]+ ms of waiting", told, re.M)
 
 
+@pytest.mark.parametrize("how", [["--split", "8,6", "--rounds", "2"], ["--place", "a=8,b=6"]])
+def test_what_a_machine_streams_may_be_given_by_hand(cluster, streamed_model, how):
+    """More than it must leaves a larger window; what fits as a whole is not streamed, whatever was given."""
+    cluster.model = streamed_model
+    wanted = cluster.run_alone("the", n=3)
+    cluster.serve("--no-node", "--nodes", "2", "--slots", "1", "--ctx", "128", "--prefill-chunk", "16", *how, "--streams", "75,50")
+    cluster.join("a", "--mem", "300M", "--reader", "direct")
+    cluster.wait_status(lambda s: len(s["nodes"]) == 1, 20, "the first stage")
+    cluster.join("b")
+    status = cluster.wait_status(lambda s: s["ready"] and s["nodes"][0].get("weights"), 30, "where weights are")
+    w = next(n["weights"] for n in status["nodes"] if n["name"] == "a")
+    whole = w["pinned_bytes"] + w["streamed_bytes"]
+    assert abs(w["planned_streamed_share"] - 0.75) < 0.001 and 0.75 <= w["streamed_bytes"] / whole < 0.85
+    assert w["window_bytes"] > whole / 5
+    assert "planned_streamed_share" not in next(n for n in status["nodes"] if n["name"] == "b").get("weights", {})
+    assert cluster.run("the", n=3)["logits_hash"] == wanted["logits_hash"]
+
+
+@pytest.mark.parametrize("words, error", [
+    (["--streams", "50"], "--streams is about the stages of --split or --place: give one of them too, or leave it to the plan"),
+    (["--split", "10,20", "--streams", "50"], "--streams has 1 percentages, --split has 2 stages"),
+    (["--place", "a=10,b=20", "--streams", "0,5,6"], "--streams has 3 percentages, --place has 2 stages"),
+    (["--place", "a+b=10,c=20", "--streams", "1,5"], "--streams: stage 0 is shared by 2 machines, and each of them reads as little as must be: say 0 there"),
+])
+def test_streams_that_fit_no_stage_are_refused_at_the_start(cluster, words, error):
+    bad = cluster.command("serve", cluster.model, "--state", cluster.state("x"), "--no-http", "--listen", "127.0.0.1:0", *words, check=False)
+    assert (bad.returncode, bad.stderr.splitlines()[-1]) == (1, "hearth serve: " + error)
+
+
 def test_a_node_that_cannot_hold_its_part_says_what_takes_the_memory(cluster):
     cluster.serve("--nodes", "1", "--ctx", "8192", "--slots", "8")
     node = cluster.join("a", "--mem", "90M")
