@@ -129,6 +129,74 @@ static void groups_are_allowed_as_the_operator_says(void **state)
 	}
 }
 
+static const struct model_shape large = {.n_layers = 12, .layer_bytes = 1000000000, .head_bytes = 1000000, .hop_bytes = 16384, .type = DTYPE_Q4_K,
+	.split = {.n_heads = 32, .n_kv_heads = 32, .head_dim = 128, .hidden_dim = 4096, .ffn_dim = 16384, .o_lanes = 4, .down_lanes = 4, .o_block = 256, .down_block = 256}};
+
+static const int32_t cabled[] = {1, 3, 2, 4}; // four nodes by their cables
+
+static void tell_way_to(struct host *h, int32_t from, struct node_id to, int32_t mean_us, uint64_t rate_bps)
+{
+	struct msg m = {.type = MSG_LINK_RTT, .u.link_rtt = {.peer = to, .rtt_us = 1, .figures = {.n = 99, .mean_us = mean_us, .rate_bps = rate_bps}}};
+	message(h, h->control[from], &m);
+}
+
+// plan_cabled plans for four nodes of which `n_cables` are neighbours that have measured their cable; the coordinator is on Wi-Fi, and all nodes to it.
+static void plan_cabled(struct host *h, int32_t n_cables, struct plan_answer *out)
+{
+	const struct node_id nodes[] = {record(1).id, record(2).id, record(3).id, record(4).id};
+	const struct coord_effect f = {.type = COORD_FX_PLAN, .u.plan = {.id = 1, .n = 4, .nodes = nodes}};
+	struct coordinator_config config = patient_config();
+	struct errmsg em = {""};
+	struct arena a;
+	config.may_group = true;
+	start(h, &config, 4);
+	for (int32_t i = 1; i <= 4; i++) {
+		arrive(h, i);
+		tell_profile(h, i, 10 * GB);
+		tell_way_to(h, i, h->config.self, 8000, GB / 50);
+	}
+	for (int32_t k = 0; k < n_cables; k++)
+		tell_way_to(h, cabled[k], record(cabled[(k + 1) % 4]).id, 100, GB);
+	memset(&first, 0, sizeof first);
+	assert_int_equal(plan_solve_begin(h->c, &f, &large, &first, &em), OK);
+	assert_int_equal(arena_open(plan_solve_scratch_bytes(&first), &a), OK);
+	if (plan_solve_run(&first, &a, out, &em) != OK)
+		fail_msg("%s", em.text);
+	arena_close(&a);
+	print_message("%d cables: %.1f ms; %s\n", (int)n_cables, out->token_s * 1e3, out->groups);
+}
+
+static bool are_cabled(struct node_id a, struct node_id b)
+{
+	for (int32_t k = 0; k < 4; k++) {
+		struct node_id one = record(cabled[k]).id, next = record(cabled[(k + 1) % 4]).id;
+		if ((node_id_is(a, one) && node_id_is(b, next)) || (node_id_is(a, next) && node_id_is(b, one)))
+			return true;
+	}
+	return false;
+}
+
+static void nodes_whose_cables_make_a_ring_sum_round_it(void **state)
+{
+	(void)state;
+	static struct plan_answer out;
+	struct host h;
+	plan_cabled(&h, 4, &out);
+	assert_int_equal(out.plan.n_stages, 1);
+	const struct plan_group *g = &out.plan.stages[0].who;
+	assert_int_equal(g->n, 4);
+	assert_int_equal(g->mode, SPLIT_REDUCE_RING);
+	for (int32_t i = 0; i < 4; i++)
+		assert_true(are_cabled(g->nodes[i], g->nodes[(i + 1) % 4]));
+	double ring_s = out.token_s;
+	stop(&h);
+	plan_cabled(&h, 3, &out); // the fourth link is the coordinator's: three of them do better through the one in the middle
+	for (int32_t i = 0; i < out.plan.n_stages; i++)
+		assert_false(split_is_ring(out.plan.stages[i].who.mode));
+	assert_true(out.token_s > ring_s);
+	stop(&h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -136,6 +204,7 @@ int main(void)
 		cmocka_unit_test(figures_that_hardly_move_are_no_news),
 		cmocka_unit_test(other_members_or_another_plan_are_news),
 		cmocka_unit_test(groups_are_allowed_as_the_operator_says),
+		cmocka_unit_test(nodes_whose_cables_make_a_ring_sum_round_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
