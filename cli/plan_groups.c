@@ -111,6 +111,42 @@ void plan_print_groups(FILE *to, const struct plan_report *r)
 		print_group(to, r, i);
 }
 
+// find_apart returns two members of a group that have no link with each other; false: all have.
+static bool find_apart(const struct plan_report *r, const struct cost_group *g, const char *names[2], const char **via)
+{
+	const struct cluster *c = &r->cluster->cluster;
+	for (int32_t k = 0; c->links && k < g->n_members * g->n_members; k++) {
+		int32_t a = g->devices[k / g->n_members], b = g->devices[k % g->n_members];
+		int32_t by = a == b ? 0 : c->links[a * c->n_devices + b].via;
+		if (by == 0)
+			continue;
+		names[0] = r->cluster->devices[a].name;
+		names[1] = r->cluster->devices[b].name;
+		*via = r->cluster->devices[by - 1].name;
+		return true;
+	}
+	return false;
+}
+
+// print_ring_why: the order of a ring is part of the plan, and what does not go round it has its price once a token.
+static void print_ring_why(FILE *to, const struct plan_report *r, int32_t stage)
+{
+	const struct cost_group *g = cost_group_of(&r->result.plan, stage);
+	const char *apart[2], *via;
+	if (g == NULL || g->mode == GROUP_GATHER || g->sum_form != GROUP_RING)
+		return;
+	fprintf(to, "  - sums go round %s in this order, from each to the next and from the last to the first, which takes least.\n", names_of(r, g).text);
+	if (!find_apart(r, g, apart, &via))
+		return;
+	struct cost_case c = plan_case(r);
+	struct group_traffic start = {0};
+	struct cost_crew w;
+	cost_crew_init(&w, &c, stage);
+	group_traffic_add(c.cluster, c.shape, g, &w.split, GROUP_START, 1, &start);
+	fprintf(to, "    %s and %s, for one, have no link with each other: %s passes on what the lead tells them and that they can begin, %s a token%s.\n", apart[0], apart[1],
+		via, time_text(start.seconds).text, g->mode == GROUP_MIXED ? ", and what is gathered" : "");
+}
+
 void plan_print_groups_why(FILE *to, const struct plan_report *r)
 {
 	const struct solve_group_note *n = &r->result.groups;
@@ -123,6 +159,8 @@ void plan_print_groups_why(FILE *to, const struct plan_report *r)
 		fprintf(to, "  - %s compute each layer together: %s, of which exchanges take %s; the slowest of them alone would take %s. Without groups a token\n"
 			"    would take %s at best.\n",
 			names.text, time_text(n->layer_s).text, time_text(n->exchange_s).text, time_text(n->alone_s).text, time_text(n->plain_s).text);
+		for (int32_t i = 0; i < r->result.plan.n_stages; i++)
+			print_ring_why(to, r, i);
 		break;
 	case SOLVE_GROUPS_LINKS:
 		fprintf(to, "  - no machines compute layers together: %s would take %s for one, of it %s for exchanges, and the slowest of them alone takes %s.\n",

@@ -70,6 +70,35 @@ def test_machines_on_a_wire_compute_layers_together_and_the_report_says_what_the
     assert "no machines compute layers together" in plan("8B", "--cluster", HOME, "--no-what-if").stdout
 
 
+def test_sums_go_round_the_cables_there_are(tmp_path):
+    """What docs/planner.md says of links that are no full mesh."""
+    cabled = CLUSTERS / "cabled.toml"
+
+    def planned(name, *changes):
+        text = cabled.read_text()
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / name).write_text(text)
+        answer = said("llama-3.3-70b", "--cluster", tmp_path / name, "--no-what-if")
+        (stage,) = answer["plan"]["stages"]
+        return answer, stage["group"], [m["device"] for m in stage["group"]["members"]]
+
+    closed, g, members = planned("closed.toml")
+    assert (g["mode"], g["sums"], members) == ("reduce", "ring", ["d1", "d3", "d2", "d4"])
+    assert closed["tpot_s"] == pytest.approx(.476, rel=.01) and closed["groups"]["without_s"] == pytest.approx(1.34, rel=.01)
+    cable = '[[link]]\nbetween = ["d4", "d1"]\ndelay = "0.03 ms"\nrate = "1 GB/s"'
+    opened, g, members = planned("opened.toml", (cable, '[[link]]\nbetween = ["d4", "d1"]\ncut = true'), ('"16 GB"', '"24 GB"'))
+    assert (g["mode"], g["gathers"], g["hub"], sorted(members)) == ("gather", "hub", "d2", ["d2", "d3", "d4"])
+    assert opened["tpot_s"] == pytest.approx(.547, rel=.01)
+    switched, g, _ = planned("switched.toml", ("cut = true", 'delay = "0.03 ms"\nrate = "1 GB/s"'))
+    assert g["sums"] != "ring" and switched["tpot_s"] < closed["tpot_s"]
+    text = plan("llama-3.3-70b", "--cluster", cabled, "--no-what-if").stdout
+    for words in ('--place "d1:1+d3:1+d2:1+d4:1=80" --tp-mode reduce-ring --no-node', "(reduce: ring)", "sums go round d1+d3+d2+d4 in this order",
+                  "d1 and d2, for one, have no link with each other: laptop passes on what the lead tells them"):
+        assert words in text, words
+
+
 def test_the_json_agrees_with_itself_and_with_the_next_run(home):
     best = said("llama-3.3-70b", "--cluster", HOME, "--no-what-if")
     assert best["plan"] == home["plan"] and best["derived"] == home["derived"]
