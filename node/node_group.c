@@ -72,11 +72,25 @@ bool node_group_holds(const struct node *n, int32_t slot, int32_t layer_begin, i
 	return is_held(n, slot, layer_begin, layer_end, 1);
 }
 
+static bool is_streaming(const struct node *n)
+{
+	return n->report.weights.streamed > 0;
+}
+
+// has_room_for_two: nobody lets go what is read for one forward before the other needs it. Not known before everybody has contributed to one; whoever comes
+// to give way to other programs says so with the next.
+static bool has_room_for_two(const struct node *n)
+{
+	for (int32_t i = 0; i < n->plan.group.n_members; i++)
+		if (i == n->plan.group.self ? is_streaming(n) : !n->group.stays[i])
+			return false;
+	return true;
+}
+
 struct node_forward *node_group_next(struct node *n)
 {
 	struct node_forward *f = place_of(n, n->group.n_begun + 1);
-	bool is_streaming = n->report.weights.streamed > 0; // two would let go what is read for the other
-	return f->id == 0 && (!is_streaming || !stage_has_forward(n)) ? f : NULL;
+	return f->id == 0 && (!stage_has_forward(n) || has_room_for_two(n)) ? f : NULL;
 }
 
 static int32_t n_ways(const struct node *n)
@@ -192,7 +206,7 @@ static void spread(struct node *n, const struct part_frame *f, struct node_effec
 static struct part part_here(const struct node *n, int32_t exchange)
 {
 	return (struct part){.src = (uint8_t)n->plan.group.self, .stage = (uint16_t)n->plan.stage, .exchange = (uint16_t)exchange, .epoch = n->plan.epoch,
-		.forward = n->at->forward};
+		.forward = n->at->forward, .streams = is_streaming(n)};
 }
 
 // send_own_to sends a member what is for it, through a hub or not. Even nothing is told: what has failed travels with it.
@@ -673,6 +687,7 @@ static const char *take_part(struct node *n, const struct part *p, struct node_e
 	if (p->total > n->group.part_bytes || (is_known && !bytes_fit(n, p->src, &noted)))
 		return "a part of the wrong size";
 	*t = noted;
+	n->group.stays[p->src] = !p->streams;
 	struct part_frame f = {.part = *p, .pool = NODE_PARTS, .buf = node_part_buf(n->plan.group.n_members, p->src, place(n), way),
 		.off = p->offset, .len = p->payload_len};
 	take(n, &f, FRAME_PART_BYTES, fx);

@@ -142,6 +142,7 @@ struct node_group {
 	size_t part_bytes; // of the engine's part buffers
 	uint64_t n_begun;  // forwards, since the plan began
 	bool is_cut;       // nothing is begun or taken until there is another plan
+	bool stays[GROUP_MEMBERS_MAX]; // another member's weights are all in its memory, as it told with its last contribution
 };
 
 struct node {
@@ -326,7 +327,7 @@ void stage_requeue_running(struct node *n, uint64_t failed, struct node_effects 
 void node_group_reset(struct node *n);
 // node_group_begin: the lead computes the items of n->at.
 void node_group_begin(struct node *n, const struct part_start *s, struct node_effects *fx);
-// node_group_next returns where the lead's next forward goes; NULL: as many as may be are under way: one, where weights are streamed here.
+// node_group_next returns where the lead's next forward goes; NULL: as many as may be are under way: one, unless every member has told that it streams no weights.
 struct node_forward *node_group_next(struct node *n);
 // node_group_holds: another forward under way uses this slot, and what would come behind it has to wait.
 bool node_group_holds(const struct node *n, int32_t slot, int32_t layer_begin, int32_t layer_end);

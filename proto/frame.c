@@ -87,12 +87,14 @@ enum err credit_decode(const uint8_t *frame, size_t len, struct credit *out)
 	return OK;
 }
 
+#define PART_STREAMS 1
+
 void part_encode(const struct part *p, uint8_t out[FRAME_PART_BYTES])
 {
 	out[0] = FRAME_PART;
 	out[1] = p->src;
 	out[2] = p->dst;
-	out[3] = 0;
+	out[3] = p->streams ? PART_STREAMS : 0;
 	store_u16(out + 4, p->stage);
 	store_u16(out + 6, p->exchange);
 	store_u64(out + 8, p->epoch.v);
@@ -108,7 +110,8 @@ enum err part_decode(const uint8_t *frame, size_t len, struct part *out)
 	uint8_t type = reader_u8(&r);
 	*out = (struct part){.src = reader_u8(&r)};
 	out->dst = reader_u8(&r);
-	uint8_t zero = reader_u8(&r);
+	uint8_t flags = reader_u8(&r);
+	out->streams = flags == PART_STREAMS;
 	out->stage = reader_u16(&r);
 	out->exchange = reader_u16(&r);
 	out->epoch.v = reader_u64(&r);
@@ -117,7 +120,7 @@ enum err part_decode(const uint8_t *frame, size_t len, struct part *out)
 	out->offset = reader_u32(&r);
 	out->total = reader_u32(&r);
 	out->payload_len = (uint32_t)r.left;
-	if (!reader_ok(&r) || type != FRAME_PART || zero != 0)
+	if (!reader_ok(&r) || type != FRAME_PART || flags > PART_STREAMS)
 		return ERR_FORMAT;
 	if (out->src >= GROUP_MEMBERS_MAX || out->dst >= GROUP_MEMBERS_MAX || out->src == out->dst || out->stage >= STAGES_MAX)
 		return ERR_FORMAT;

@@ -19,7 +19,7 @@
 // a stage with no layer in the range passes it on without a hidden state. What enters layer_begin is the payload, or, where that is empty,
 // what the stage that ends or lies there has kept of what it sent. It wants no reply but its empty self.
 //
-//   part    0 type | 1 src member | 2 dst member | 3 zero | 4 stage u16 | 6 exchange u16 | 8 plan_epoch u64 | 16 forward u64
+//   part    0 type | 1 src member | 2 dst member | 3 flags | 4 stage u16 | 6 exchange u16 | 8 plan_epoch u64 | 16 forward u64
 //           24 failed u64 | 32 offset u32 | 36 total u32 | 40 payload
 //
 // A stage may be a group, whose members compute each forward (one batch) together. Forwards count from 1 under a plan_epoch; exchanges from 0 in
@@ -28,7 +28,7 @@
 // one exchange ahead of anybody. In a ring (base/tensor_split.h, split_is_hop) most go to the next member only, an empty one too. A contribution of `total` bytes travels in one or more frames in order, the payload at `offset`. src is the
 // member whose it is, dst the one at this hop's end: where the plan names a hub, that passes on what the others send it. Where two members cannot reach
 // each other, the coordinator passes on. `lost` has a bit for each item of the forward that the sender cannot compute, because what it builds
-// on is not there: its contribution to them is of no use.
+// on is not there: its contribution to them is of no use. Flag 1: not all of src's weights stay in its memory, so that it computes one forward at a time.
 //
 // Pure; encode and decode never allocate.
 #ifndef HEARTH_PROTO_FRAME_H
@@ -89,6 +89,7 @@ struct part {
 	uint8_t src, dst;     // members of the group, not the same one
 	uint16_t stage;       // of the group
 	uint16_t exchange;
+	bool streams;         // src reads weights again for each forward
 	struct plan_epoch epoch;
 	uint64_t forward;     // >= 1
 	uint64_t failed;      // bit i: item i

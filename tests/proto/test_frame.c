@@ -148,7 +148,7 @@ static void a_credit_comes_back_and_nothing_else_is_one(void **state)
 
 static struct part a_part(void)
 {
-	return (struct part){.src = 2, .dst = 0, .stage = 3, .exchange = 5, .epoch = {7}, .forward = 9, .failed = UINT64_C(1) << 63, .offset = 100, .total = 100 + PAYLOAD};
+	return (struct part){.src = 2, .dst = 0, .stage = 3, .exchange = 5, .epoch = {7}, .forward = 9, .failed = UINT64_C(1) << 63, .streams = true, .offset = 100, .total = 100 + PAYLOAD};
 }
 
 static void a_part_comes_back_as_it_went(void **state)
@@ -197,7 +197,7 @@ static void decode_refuses_parts_outside_their_range(void **state)
 	uint8_t frame[FRAME_PART_BYTES + PAYLOAD] = {0};
 	struct part p = a_part(), got;
 	part_encode(&p, frame);
-	frame[3] = 1;
+	frame[3] = 2;
 	assert_int_equal(part_decode(frame, sizeof frame, &got), ERR_FORMAT);
 }
 
