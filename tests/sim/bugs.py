@@ -121,8 +121,8 @@ BUGS = {
         ""),
     "a plan counts on layers that are still to be fetched": (
         "coordinator/prefetch.c",
-        "	return !m->hello.fetches || held_covers(&m->held, &part, &st->layers);",
-        "	return m->used || held_covers(&m->held, &part, &st->layers);"),
+        "	return !m->hello.fetches || (held_covers(&m->held, &part, &st->layers) && !lacks_output);",
+        "	return m->used || (held_covers(&m->held, &part, &st->layers) && !lacks_output);"),
     "a load does not wait for the end of a fetch": (
         "node/node.c",
         "	n->load_waits = n->prepare_id != 0;\n",
