@@ -237,6 +237,11 @@ struct split_range split_sums(const struct split_shape *s, const struct tensor_s
 	return of_o ? t->parts[member].o_rows : t->parts[member].down_rows;
 }
 
+size_t split_payload_bytes(enum wire_type t, int32_t n)
+{
+	return t == WIRE_Q8 ? (size_t)n + 2 * (size_t)n_units_of(n, SPLIT_Q8_BLOCK) : wire_bytes(t, n);
+}
+
 size_t split_bytes(const struct split_shape *s, const struct split_part *p, enum split_exchange x, int32_t block)
 {
 	struct split_range heads = {p->heads.begin * s->head_dim, p->heads.end * s->head_dim};

@@ -208,9 +208,14 @@ static inline bool split_is_payload(enum wire_type t)
 	return t == WIRE_F32 || t == WIRE_BF16 || t == WIRE_Q8;
 }
 
+#define SPLIT_Q8_BLOCK 16 // with 32 the KL of q8 sums is 2.5 times as large, as a few outputs of a model are much larger than others
+
+// split_payload_bytes returns what n values of a node or of sums take: in q8 a byte each, and a scale of two bytes for each SPLIT_Q8_BLOCK of them.
+size_t split_payload_bytes(enum wire_type t, int32_t n);
+
 // split_bytes returns what a member contributes to an exchange for one token; block is that of the layer's o or down. EXCHANGE_EXPERTS: for
 // each chosen expert that is its own; EXCHANGE_O_NODES and EXCHANGE_NODES: for each node. Without
-// rounding (payload).
+// rounding (payload: split_payload_bytes).
 size_t split_bytes(const struct split_shape *s, const struct split_part *p, enum split_exchange x, int32_t block);
 
 #endif

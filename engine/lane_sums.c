@@ -2,7 +2,7 @@
 
 #include "base/assert.h"
 #include "engine/layer_parts.h"
-#include "engine/wire.h"
+#include "engine/sum_codec.h"
 
 #include <string.h>
 
@@ -146,7 +146,7 @@ void lane_sum_nodes(struct hand *h, struct lane_sum s)
 static void round_values(struct engine *e, int32_t layer, int32_t t, float *x, int32_t n)
 {
 	int32_t bad;
-	if (wire_round(e->split.payload, x, n, &bad) == OK)
+	if (sum_round(e->split.payload, x, n, &bad) == OK)
 		return;
 	struct engine_token *tok = &e->tokens[t];
 	if (tok->fault.err == OK)
@@ -163,9 +163,11 @@ void lane_sum_round(struct hand *h, struct lane_sum s)
 	crew_tokens(h, &begin, &end);
 	for (int32_t t = begin; t < end && e->split.payload != WIRE_F32; t++) {
 		for (int32_t i = 0; i < n_pieces * n_nodes; i++) {
-			if (split_is_ring(e->split.mode) && i % n_pieces != first)
+			int32_t whose = i % n_pieces;
+			bool travels = n_pieces == 1 || (split_is_ring(e->split.mode) ? whose == first : whose != e->c.member);
+			if (!travels)
 				continue;
-			struct split_range rows = split_sums(&e->shape, &e->split, i % n_pieces, s.of_o);
+			struct split_range rows = split_sums(&e->shape, &e->split, whose, s.of_o);
 			size_t at = ((size_t)t * (size_t)n_nodes + (size_t)(i / n_pieces)) * (size_t)e->hp.hidden_dim;
 			round_values(e, s.layer, t, nodes + at + rows.begin, split_len(rows));
 		}

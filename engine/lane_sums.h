@@ -16,8 +16,9 @@ struct lane_sum {
 
 // lane_sum_nodes computes this member's nodes from its columns of the input, which are there when the phase begins.
 void lane_sum_nodes(struct hand *h, struct lane_sum s);
-// lane_sum_round rounds this hand's tokens' nodes to the payload, in the pieces in which they travel, those that stay here as well; in a ring those
-// of its first hop alone: when the phase of lane_sum_nodes has ended. A token whose nodes cannot be rounded has failed.
+// lane_sum_round rounds this hand's tokens' nodes to the payload, in the pieces in which they travel: where everybody completes all sums, all of them;
+// else those of others' sums, and in a ring those of its first hop alone. When the phase of lane_sum_nodes has ended. A token whose nodes cannot be
+// rounded has failed.
 void lane_sum_round(struct hand *h, struct lane_sum s);
 // lane_sum_join completes the sums that are this member's, into delta, when every member's nodes are there; rounded to
 // the payload where they travel on.

@@ -4,7 +4,7 @@
 #include "engine/lane_sums.h"
 #include "engine/layer_parts.h"
 #include "engine/member_run.h"
-#include "engine/wire.h"
+#include "engine/sum_codec.h"
 
 #include <string.h>
 
@@ -83,13 +83,13 @@ size_t member_bytes(const struct engine *e, int32_t from, int32_t to)
 			n += is_own(e, from, i);
 	} else if (is_nodes(x) && member_at_hop(r)) {
 		struct lane_hop hop = hop_of(e, from);
-		return n * (size_t)hop.n_nodes * wire_bytes(e->split.payload, split_len(hop.rows));
+		return n * (size_t)hop.n_nodes * split_payload_bytes(e->split.payload, split_len(hop.rows));
 	} else if (is_nodes(x)) {
 		bool of_o = x == EXCHANGE_O_NODES;
 		size_t n_nodes = (size_t)lane_sum_count(e, of_o, of_o ? l->o.type : l->down.type, from);
-		return n * n_nodes * wire_bytes(e->split.payload, split_len(split_sums(&e->shape, &e->split, to, of_o)));
+		return n * n_nodes * split_payload_bytes(e->split.payload, split_len(split_sums(&e->shape, &e->split, to, of_o)));
 	} else if (has_rounded_sums(e, x)) {
-		return n * wire_bytes(e->split.payload, split_len(rows_of(e, from)));
+		return n * split_payload_bytes(e->split.payload, split_len(rows_of(e, from)));
 	} else {
 		block = acts_block_len(kernels_act_kind(x == EXCHANGE_ATTENDED || x == EXCHANGE_O ? l->o.type : l->down.type));
 	}
@@ -210,18 +210,18 @@ static uint8_t *put_rounded(uint8_t *to, enum wire_type t, const float *x, int32
 {
 	if (t == WIRE_F32)
 		return put(to, x, (size_t)n, sizeof *x);
-	wire_encode(t, x, n, to);
-	return to + wire_bytes(t, n);
+	sum_encode(t, x, n, to);
+	return to + split_payload_bytes(t, n);
 }
 
 static const uint8_t *take_rounded(const uint8_t *from, enum wire_type t, float *x, int32_t n)
 {
 	if (t == WIRE_F32)
 		return take(from, x, (size_t)n, sizeof *x);
-	if (wire_decode(t, from, n, x) != OK)
+	if (sum_decode(t, from, n, x) != OK)
 		for (int32_t i = 0; i < n; i++)
 			x[i] = fmath_from_bits(0x7fc00000);
-	return from + wire_bytes(t, n);
+	return from + split_payload_bytes(t, n);
 }
 
 static float *rows_at(const struct engine *e, int32_t t, int32_t member, struct split_range *rows)

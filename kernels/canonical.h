@@ -49,8 +49,11 @@
 // 20. LOOK-UP of one row (embedding). f32, f16, bf16: exact. q4_0, q5_0, q8_0: (f32)q * d. q4_1, q5_1: fma((f32)q, d, m). q * d has at
 //     most 19 significant bits, so it is exact, and a product followed by an add would give the same bits. q6_k, q3_k: (f32)q * (d * scale),
 //     at most 23 bits, exact. q4_k, q5_k: fma((f32)q, d * scale, -(dmin * min)), every product exact (22 bits).
-// 21. SUMS ON THEIR WAY, where a plan asks for it (base/tensor_split.h, payload): a member's nodes are rounded by rule 10 (bf16) or 19 (q8), in the
-//     pieces in which they travel, those that it joins itself as well; so are the sums that travel on.
+// 21. SUMS ON THEIR WAY, where a plan asks for it (base/tensor_split.h, payload): a member's nodes are rounded by rule 10 (bf16) or in q8, in the
+//     pieces in which they travel: where everybody joins all nodes, those that it joins itself as well, else only those that it sends. So are the sums
+//     that travel on. q8, per 16 values (a short last block has as many as there are): d = max|x| / 127.0f, rounded to bf16 by rule 10, and 0
+//     where that is below 2^-67; id = 1.0f / d; q[i] = RNE_int(x[i] * id), the largest of them 127 (0 with d = 0); value = q[i] * d, which is
+//     exact. |x| beyond 127 * 2^120 fails.
 #ifndef HEARTH_KERNELS_CANONICAL_H
 #define HEARTH_KERNELS_CANONICAL_H
 

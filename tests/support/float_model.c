@@ -24,12 +24,17 @@ static void put_keys(struct gguf_build *b, const struct hparams *hp)
 }
 
 // The file's tensors in order: `put` is called for each of them, first to declare and then to fill.
-typedef void put_fn(void *ctx, const char *name, const struct tensor_view *t);
+typedef void put_fn(void *ctx, const char *name, const struct tensor_view *t, enum dtype as);
 
-static void each_tensor(const struct model *m, put_fn *put, void *ctx)
+static bool is_vector(const struct tensor_view *t)
+{
+	return t->rows == 1;
+}
+
+static void each_tensor(const struct model *m, bool keeps_o, put_fn *put, void *ctx)
 {
 	struct tensor_view embd = model_token_embd(m), norm = model_output_norm(m), output = model_output(m);
-	put(ctx, "token_embd.weight", &embd);
+	put(ctx, "token_embd.weight", &embd, DTYPE_F16);
 	for (int32_t i = 0; i < model_hparams(m)->n_layers; i++) {
 		struct layer_weights w;
 		char name[64];
@@ -41,56 +46,60 @@ static void each_tensor(const struct model *m, put_fn *put, void *ctx)
 			{"ffn_gate", &w.gate}, {"ffn_up", &w.up}, {"ffn_down", &w.down}};
 		for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
 			snprintf(name, sizeof name, "blk.%d.%s.weight", (int)i, parts[k].name);
-			put(ctx, name, parts[k].t);
+			put(ctx, name, parts[k].t, parts[k].t == &w.o && keeps_o ? w.o.type : is_vector(parts[k].t) ? DTYPE_F32 : DTYPE_F16);
 		}
 	}
-	put(ctx, "output_norm.weight", &norm);
+	put(ctx, "output_norm.weight", &norm, DTYPE_F32);
 	if (!model_hparams(m)->tied_embeddings)
-		put(ctx, "output.weight", &output);
+		put(ctx, "output.weight", &output, DTYPE_F16);
 }
 
-static bool is_vector(const struct tensor_view *t)
+static void declare(void *ctx, const char *name, const struct tensor_view *t, enum dtype as)
 {
-	return t->rows == 1;
+	gguf_build_tensor(ctx, name, as, (uint64_t)t->cols, (uint64_t)t->rows);
 }
 
-static void declare(void *ctx, const char *name, const struct tensor_view *t)
+// write_floats converts a tensor's rows.
+static void write_floats(const struct tensor_view *t, bool as_f32, FILE *f)
 {
-	gguf_build_tensor(ctx, name, is_vector(t) ? DTYPE_F32 : DTYPE_F16, (uint64_t)t->cols, (uint64_t)t->rows);
-}
-
-static void fill(void *ctx, const char *name, const struct tensor_view *t)
-{
-	FILE *f = ctx;
 	struct weight w = {.data = t->data, .type = t->type, .rows = t->rows, .cols = t->cols, .row_bytes = t->row_bytes};
 	float *row = malloc((size_t)t->cols * sizeof *row);
 	uint16_t *half = malloc((size_t)t->cols * sizeof *half);
-	(void)name;
 	ASSERT(row != NULL && half != NULL);
 	for (int32_t r = 0; r < t->rows; r++) {
 		kernels_row_to_f32(&w, r, row);
 		kernels_f32_to_f16(kernels_find(NULL, NULL), row, t->cols, half);
-		size_t size = is_vector(t) ? sizeof *row : sizeof *half;
-		ASSERT(fwrite(is_vector(t) ? (const void *)row : half, size, (size_t)t->cols, f) == (size_t)t->cols);
+		size_t size = as_f32 ? sizeof *row : sizeof *half;
+		ASSERT(fwrite(as_f32 ? (const void *)row : half, size, (size_t)t->cols, f) == (size_t)t->cols);
 	}
 	free(half);
 	free(row);
+}
+
+static void fill(void *ctx, const char *name, const struct tensor_view *t, enum dtype as)
+{
+	FILE *f = ctx;
+	(void)name;
+	if (as == t->type)
+		ASSERT(fwrite(t->data, t->row_bytes, (size_t)t->rows, f) == (size_t)t->rows);
+	else
+		write_floats(t, as == DTYPE_F32, f);
 	while (ftell(f) % 32 != 0)
 		fputc(0, f);
 }
 
-void float_model_write(const struct model *m, const char *path)
+void float_model_write(const struct model *m, bool keeps_o, const char *path)
 {
 	struct gguf_build b;
 	FILE *f = fopen(path, "wb");
 	ASSERT(f != NULL);
 	gguf_build_begin(&b, 3);
 	put_keys(&b, model_hparams(m));
-	each_tensor(m, declare, &b);
+	each_tensor(m, keeps_o, declare, &b);
 	gguf_build_begin_data(&b);
 	gguf_build_finish(&b);
 	ASSERT(fwrite(b.data, 1, b.len, f) == b.len);
-	each_tensor(m, fill, f);
+	each_tensor(m, keeps_o, fill, f);
 	ASSERT(fclose(f) == 0);
 	gguf_build_free(&b);
 }

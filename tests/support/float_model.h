@@ -5,6 +5,7 @@
 #include "model/model.h"
 
 // float_model_write writes a llama without experts, biases and vocabulary to a file; what fails aborts.
-void float_model_write(const struct model *m, const char *path);
+// keeps_o: o keeps its type, so that lanes of its sum can be dealt (f16 has none of whole heads).
+void float_model_write(const struct model *m, bool keeps_o, const char *path);
 
 #endif
