@@ -149,6 +149,19 @@ static void take_want(struct reader *r, struct world *w)
 	w->want.incumbent = p;
 }
 
+// take_ways lets the first device pass on between some others, or whoever a hostile cluster says.
+static void take_ways(struct reader *r, struct world *w)
+{
+	int32_t n = w->cluster.n_devices;
+	for (int32_t i = 0; w->cluster.links != NULL && i < n * n; i++) {
+		uint8_t how = reader_u8(r);
+		if ((how & 1) && i / n > 0 && i % n > 0)
+			w->links[i] = cluster_link_via(&w->links[i / n * n], &w->links[i % n], 0);
+		if ((how & 7) == 6)
+			w->links[i].via = (how >> 3) - 8;
+	}
+}
+
 static int32_t layers_on(const struct cost_plan *p, int32_t device)
 {
 	int32_t n = 0;
@@ -206,6 +219,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(&w, 0, sizeof w);
 	take_world(&r, &w);
 	take_want(&r, &w);
+	take_ways(&r, &w);
 	size_t bytes = solve_scratch_bytes(&w.want);
 	require(arena_open(bytes > 0 ? bytes : 1, &a) == OK);
 	enum err e = solve(&w.want, &a, &out, &em);

@@ -449,6 +449,18 @@ static void who_passes_on_does_so_for_all_who_have_no_link(void **state)
 	assert_int_equal(cluster_check(&w.cluster, NULL), ERR_RANGE);
 }
 
+static void a_member_that_passes_on_has_one_port_for_all(void **state)
+{
+	struct world w;
+	double part_s = wire_s(HIDDEN);
+	(void)state;
+	world_of(&w, 4, GROUP_GATHER, GROUP_DIRECT, 32);
+	w.links[1 * DEVICES + 2] = w.links[2 * DEVICES + 1] = cluster_link_via(&w.links[1 * DEVICES], &w.links[2], 0);
+	assert_near(exchange_of(&w, GROUP_O).seconds, 2 * 0.0025 + 5 * part_s + part_s); // three of its own and two for others
+	w.group.gather_form = GROUP_HUB; // which it may as well be
+	assert_near(exchange_of(&w, GROUP_O).seconds, 2 * 0.0025 + 3 * part_s + 9 * part_s);
+}
+
 static void of_a_ring_only_the_first_exchange_is_everybodys(void **state)
 {
 	struct world w;
@@ -522,6 +534,7 @@ int main(void)
 		cmocka_unit_test(machines_on_one_access_point_wait_for_its_air),
 		cmocka_unit_test(the_slowest_link_decides),
 		cmocka_unit_test(who_passes_on_does_so_for_all_who_have_no_link),
+		cmocka_unit_test(a_member_that_passes_on_has_one_port_for_all),
 		cmocka_unit_test(of_a_ring_only_the_first_exchange_is_everybodys),
 		cmocka_unit_test(groups_that_cannot_be_are_refused),
 	};
