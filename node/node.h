@@ -20,7 +20,7 @@
 // credits and kept states are as above. A forward is computed by all members at a time: the lead tells the others (fellows) what, and each goes
 // from exchange to exchange: FORWARD -> EXCHANGE, own contribution in the own part buffer -> SEND to each other member, TAKE theirs -> CONTINUE when
 // all are here -> EXCHANGE ... -> FORWARD_DONE. Nobody is ever more than one exchange ahead of anybody, so two part buffers for each member do; in a
-// ring members hear of the one before them only, and take more (node_group.c). While a
+// ring members hear of the one before them only, and take more (turns.h). While a
 // forward waits, another one may be computed: two are under way, with part buffers of their own. What builds on the older one (the next chunk of
 // a prompt) stays behind it in each layer: it never computes towards an exchange that the older one has not passed.
 // A member that fails an item tells the coordinator and the others, whose lead drops it. What ends a forward for one member alone, or the loss of a

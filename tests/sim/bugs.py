@@ -25,18 +25,18 @@ BUGS = {
         "		(void)fx;\n}\n\nvoid stage_drop_running"),
     "a member of a group reads the contributions of another exchange": (
         "node/node_group.c",
-        "	f->u.resume.which = way_here(n);\n",
-        "	f->u.resume.which = way_of(n, g->n_passed + 1, g->exchange + 1);\n"),
+        "	f->u.resume.which = turns_way_here(n);\n",
+        "	f->u.resume.which = turns_way_of(n, g->n_passed + 1, g->exchange + 1);\n"),
     "a member of a group does not wait for the last one": (
         "node/node_group.c",
-        "		if (sends_to(n, i, n->plan.group.self, g->exchange) && !p->is_whole)\n			return;\n",
-        "		if (sends_to(n, i, n->plan.group.self, g->exchange) && !p->is_whole && i + 1 < n->plan.group.n_members)\n			return;\n"),
+        "		if (turns_sends_to(n, i, n->plan.group.self, g->exchange) && !p->is_whole)\n			return;\n",
+        "		if (turns_sends_to(n, i, n->plan.group.self, g->exchange) && !p->is_whole && i + 1 < n->plan.group.n_members)\n			return;\n"),
     "a ring's parts take turns in too few buffers": (
-        "node/node_group.c",
+        "node/turns.c",
         "		return exchange == 1 ? g->n_members : exchange % g->n_members;\n",
         "		return exchange == 1 ? g->n_members : exchange % (g->n_members - 1);\n"),
     "a member of a ring takes what comes a hop too early": (
-        "node/node_group.c",
+        "node/turns.c",
         "	while (way < d && is_hop(n, exchange - way))\n		way++;\n	return way;\n",
         "	while (way < d && is_hop(n, exchange - way))\n		way++;\n	return way - (way > 1);\n"),
     "a member of a group takes a part of an old plan": (
@@ -44,7 +44,7 @@ BUGS = {
         "	if (p.epoch.v != n->plan.epoch.v || n->group.is_cut)\n",
         "	if (n->group.is_cut)\n"),
     "a member of a group sends everybody what is for the first": (
-        "node/node_group.c",
+        "node/parts.c",
         "		f.off = g->to[dst].at + at;\n",
         "		f.off = g->to[0].at + at;\n"),
     "a lost link between members is told to nobody": (
