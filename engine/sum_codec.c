@@ -5,6 +5,7 @@
 #include "base/tensor_split.h"
 #include "engine/wire.h"
 
+#include <string.h>
 
 #define BLOCK SPLIT_Q8_BLOCK
 #define Q_MAX 127

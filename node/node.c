@@ -251,17 +251,30 @@ static void answer_loaded(struct node *n, const char *error, struct node_effects
 		node_report_next_link(n, false, fx);
 }
 
-// same_part: of the layers, as a group shares them.
-static bool same_part(const struct msg_group *a, const struct msg_group *b)
+struct layer_part node_part_of(const struct msg_group *g)
 {
-	return a->n_members == b->n_members && a->self == b->self && a->mode == b->mode && memcmp(a->shares, b->shares, sizeof a->shares) == 0;
+	return layer_part_of(g->n_members, g->self, g->mode, g->shares);
+}
+
+// same_group: an engine that computes in one does in the other, whoever the others are.
+static bool same_group(const struct msg_group *a, const struct msg_group *b)
+{
+	return a->n_members == b->n_members && a->self == b->self && a->mode == b->mode && a->payload == b->payload &&
+		memcmp(a->shares, b->shares, sizeof a->shares) == 0;
+}
+
+// keeps_kv: as recovery_note_part of the coordinator has it, keys and values are of use to the same part of a layer.
+static bool keeps_kv(const struct msg_group *from, const struct msg_group *to)
+{
+	struct layer_part before = node_part_of(from), part = node_part_of(to);
+	return from->payload == to->payload && layer_part_equal(&before, &part);
 }
 
 static bool engine_fits(const struct msg_plan *engine, const struct msg_plan *p)
 {
 	return engine->epoch.v != 0 && layer_spans_equal(&engine->layers, &p->layers) && engine->n_slots == p->n_slots &&
 		engine->ctx_len == p->ctx_len && engine->chunk_max == p->chunk_max && engine->hop_credits == p->hop_credits && engine->wire == p->wire &&
-		engine->has_output == p->has_output && (!p->has_output || (engine->stage == engine->n_stages - 1) == (p->stage == p->n_stages - 1)) && same_part(&engine->group, &p->group);
+		engine->has_output == p->has_output && (!p->has_output || (engine->stage == engine->n_stages - 1) == (p->stage == p->n_stages - 1)) && same_group(&engine->group, &p->group);
 }
 
 // let_go: the plan has no part for us. Weights and buffers are somebody else's memory now.
@@ -285,7 +298,7 @@ void node_load(struct node *n, struct node_effects *fx)
 		return;
 	if (n->engine.n_slots != p->n_slots || n->engine.ctx_len != p->ctx_len || n->engine.wire != p->wire)
 		kept_forget(n, fx);
-	if (!same_part(&n->engine.group, &p->group))
+	if (!keeps_kv(&n->engine.group, &p->group))
 		memset(n->kv_session, 0, sizeof n->kv_session); // what was sent is the same however it was computed
 	n->load_id = ++n->next_id;
 	n->engine.epoch.v = 0;

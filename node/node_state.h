@@ -256,6 +256,7 @@ struct node_id node_peer_id(const uint8_t public_key[KEY_BYTES]);
 bool node_peer_is(const struct msg_peer *p, struct node_id id);
 
 void node_load(struct node *n, struct node_effects *fx); // what the plan wants, when nothing is loaded or prepared
+struct layer_part node_part_of(const struct msg_group *g); // this member's; all of a layer where there is no group
 
 // prepare.c
 void prepare_on_message(struct node *n, const struct msg *m, struct node_effects *fx);

@@ -4,11 +4,6 @@
 // load, or for other layers, goes on where it was.
 #include "node/node_state.h"
 
-static struct layer_part part_of(const struct msg_group *g)
-{
-	return layer_part_of(g->n_members, g->self, g->mode, g->shares);
-}
-
 // is_newest: what is being fetched is what was asked for last.
 static bool is_newest(const struct node *n)
 {
@@ -20,7 +15,7 @@ static bool is_newest(const struct node *n)
 static void add_engine(struct node *n)
 {
 	struct layer_set layers = layer_set_of(&n->engine.layers);
-	struct layer_part part = part_of(&n->engine.group);
+	struct layer_part part = node_part_of(&n->engine.group);
 	held_add(&n->held, &part, &layers);
 	if (n->engine.has_output && n->engine.stage == n->engine.n_stages - 1)
 		held_add_output(&n->held, &part);

@@ -430,23 +430,30 @@ static struct msg_peer peer(struct world *w, int32_t place)
 	return p;
 }
 
-static void plan(struct world *w, uint32_t first_share)
+static void plan_shared(struct world *w, const uint32_t shares[MEMBERS], enum wire_type payload)
 {
 	w->epoch++;
 	for (int32_t i = 0; i < w->n; i++) {
 		struct msg m = {.type = MSG_PLAN};
 		uint8_t bytes[MSG_ENCODED_MAX];
 		m.u.plan = (struct msg_plan){.epoch = {w->epoch}, .n_stages = 1, .layers = layer_spans_one(0, N_LAYERS), .n_slots = 4, .ctx_len = 64,
-			.chunk_max = CHUNK, .hop_credits = 4, .group = {.n_members = w->n, .self = i, .mode = w->mode, .hub = w->hub, .shares = {first_share, 1, 1, 1}}};
-		for (int32_t k = 0; k < w->n; k++)
+			.chunk_max = CHUNK, .hop_credits = 4, .group = {.n_members = w->n, .self = i, .mode = w->mode, .payload = payload, .hub = w->hub}};
+		for (int32_t k = 0; k < w->n; k++) {
+			m.u.plan.group.shares[k] = shares[k];
 			if (k != i)
 				m.u.plan.group.members[k] = peer(w, k);
+		}
 		size_t len = msg_encode(&m, bytes);
 		struct queue *q = queue_of(w, MEMBERS, i, true);
 		assert_true(q->n < QUEUE && len <= FRAME_CAP);
 		send_to(w, MEMBERS, handle_of(i, true), bytes, len, NULL, 0);
 	}
 	settle(w);
+}
+
+static void plan(struct world *w, uint32_t first_share)
+{
+	plan_shared(w, (const uint32_t[MEMBERS]){first_share, 1, 1, 1}, WIRE_F32);
 }
 
 static void start_as(struct world *w, enum split_mode mode, int32_t n, int32_t hub, uint64_t seed)
@@ -747,6 +754,43 @@ static void a_member_without_a_session_refuses_only_that_one(void **state)
 	}
 }
 
+static void keys_and_values_of_the_same_part_stay(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 40; seed++) {
+		struct world w;
+		start(&w, 2, -1, seed);
+		ask(&w, 5, 0, 0, 2);
+		settle(&w);
+		plan_shared(&w, (const uint32_t[MEMBERS]){3, 3}, WIRE_F32); // halves, in another unit
+		uint64_t want = ask(&w, 5, 0, 2, 1);
+		settle(&w);
+		assert_int_equal(w.n_replies, 2);
+		assert_true(w.reply == want);
+		stop(&w);
+	}
+}
+
+// A coordinator that is started again may want sums rounded to something else, of members that have been there all the time.
+static void another_payload_takes_another_engine(void **state)
+{
+	(void)state;
+	struct world w;
+	static const uint32_t halves[MEMBERS] = {1, 1};
+	start_as(&w, SPLIT_MIXED, 2, -1, 1);
+	uint32_t loads[] = {w.m[0].load_id, w.m[1].load_id};
+	plan_shared(&w, halves, WIRE_F32);
+	assert_true(w.m[0].load_id == loads[0] && w.m[1].load_id == loads[1]);
+	ask(&w, 5, 0, 0, 2);
+	settle(&w);
+	plan_shared(&w, halves, WIRE_Q8);
+	assert_true(w.m[0].load_id != loads[0] && w.m[1].load_id != loads[1]);
+	ask(&w, 5, 0, 2, 1); // what was computed with the other one is void
+	settle(&w);
+	assert_int_equal(w.m[0].n_not_kept, 1);
+	stop(&w);
+}
+
 static void a_lost_link_is_told_and_the_next_plan_begins_anew(void **state)
 {
 	(void)state;
@@ -805,6 +849,8 @@ int main(void)
 		cmocka_unit_test(an_item_that_fails_in_one_member_fails_and_no_other_does),
 		cmocka_unit_test(a_member_that_cannot_begin_voids_the_forward_for_all),
 		cmocka_unit_test(a_member_without_a_session_refuses_only_that_one),
+		cmocka_unit_test(keys_and_values_of_the_same_part_stay),
+		cmocka_unit_test(another_payload_takes_another_engine),
 		cmocka_unit_test(a_lost_link_is_told_and_the_next_plan_begins_anew),
 		cmocka_unit_test(a_plan_in_the_middle_of_a_forward_forgets_it),
 	};
