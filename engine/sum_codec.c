@@ -11,7 +11,7 @@
 #define Q_MAX 127
 #define D_LEAST 0x1p-67f // as in rule 4, what is below 2^-60 counts as nothing
 #define D_LAST 0x1p120f
-#define LAST (127 * D_LAST)
+#define LAST (Q_MAX * D_LAST)
 
 static int32_t block_len(int32_t n, int32_t begin)
 {
@@ -44,25 +44,11 @@ static void dequantise(uint16_t d, const int8_t *q, int32_t n, float *x)
 		x[i] = (float)q[i] * scale;
 }
 
-// first_beyond returns the index of the first value that has no q, or n.
-static int32_t first_beyond(const float *x, int32_t n)
-{
-	uint32_t last = fmath_bits(LAST), any = 0;
-	for (int32_t i = 0; i < n; i++)
-		any |= (fmath_bits(x[i]) & 0x7fffffff) > last;
-	if (!any)
-		return n;
-	int32_t i = 0;
-	while ((fmath_bits(x[i]) & 0x7fffffff) <= last)
-		i++;
-	return i;
-}
-
 enum err sum_round(enum wire_type t, float *x, int32_t n, int32_t *bad)
 {
 	if (t != WIRE_Q8)
 		return wire_round(t, x, n, bad);
-	*bad = first_beyond(x, n);
+	*bad = wire_first_above(x, n, fmath_bits(LAST));
 	if (*bad < n)
 		return ERR_NON_FINITE;
 	for (int32_t i = 0; i < n; i += BLOCK) {

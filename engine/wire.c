@@ -17,8 +17,7 @@
 #define Q8_LAST 0x7f7e0000u
 #define F32_LAST 0x7f7fffffu
 
-// first_above returns the index of the first value whose magnitude is beyond `last` (float bits), or n.
-static int32_t first_above(const float *x, int32_t n, uint32_t last)
+int32_t wire_first_above(const float *x, int32_t n, uint32_t last)
 {
 	// One pass without a branch finds out whether there is any: the usual answer is no.
 	uint32_t any = 0;
@@ -79,7 +78,7 @@ enum err wire_round(enum wire_type t, float *x, int32_t n, int32_t *bad)
 	static const uint32_t last[N_WIRE_TYPES] = {
 		[WIRE_F32] = F32_LAST, [WIRE_BF16] = BF16_LAST, [WIRE_F16] = F16_LAST, [WIRE_Q8] = Q8_LAST};
 	ASSERT((unsigned)t < N_WIRE_TYPES);
-	*bad = first_above(x, n, last[t]);
+	*bad = wire_first_above(x, n, last[t]);
 	if (*bad < n)
 		return ERR_NON_FINITE;
 	switch (t) {
@@ -173,5 +172,5 @@ enum err wire_decode(enum wire_type t, const uint8_t *in, int32_t n, float *out)
 		break;
 	case WIRE_Q8: return q8_decode(in, n, out);
 	}
-	return first_above(out, n, F32_LAST) < n ? ERR_NON_FINITE : OK;
+	return wire_first_above(out, n, F32_LAST) < n ? ERR_NON_FINITE : OK;
 }

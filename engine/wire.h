@@ -17,5 +17,7 @@ MUST_USE enum err wire_round(enum wire_type t, float *x, int32_t n, int32_t *bad
 // is not finite and (ERR_FORMAT) a q8 block that no encoder writes: a state has one encoding.
 void wire_encode(enum wire_type t, const float *x, int32_t n, uint8_t *out);
 MUST_USE enum err wire_decode(enum wire_type t, const uint8_t *in, int32_t n, float *out);
+// wire_first_above returns the index of the first value whose magnitude is beyond `last` (float bits), or n.
+int32_t wire_first_above(const float *x, int32_t n, uint32_t last);
 
 #endif
