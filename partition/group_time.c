@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#define PLACES_MAX (GROUP_MEMBERS_MAX + 1) // members, and who passes on between them without being one
+#define PLACES_MAX (GROUP_MEMBERS_MAX + 1) // members, and who passes on between them without being one: the coordinator alone does. Of several, one would count as all
 
 // The way of a message: out of its sender's port and into its receiver's, or through those of who passes it on. A link of their own is both.
 struct way {
