@@ -96,41 +96,43 @@ static double visit_z(const struct cost_case *c, const struct visit_sums *v, con
 	return larger(v->work_s, d->visit_s + other_s(v, d->visit_s) + 2 * p + (v->n - window) * rho);
 }
 
-// crew_extra_s is what a group's round takes beside its slowest member: exchanges, and members that wait for each other at them.
-static double crew_extra_s(struct cost_crew *w, const struct cost_case *c, int32_t stage, int32_t round)
+// crew_round_s is what a group's round takes at least: every layer waits for the slowest in it, who need not be the same in all, and for those who wait for
+// each other at exchanges.
+static double crew_round_s(struct cost_crew *w, const struct cost_case *c, int32_t stage, int32_t round)
 {
 	const struct cost_batch b = cost_decode(c->params.kv_read);
 	struct cost_round at[GROUP_MEMBERS_MAX];
-	double work_s[GROUP_MEMBERS_MAX];
-	cost_crew_tokens(w, c, 1);
-	double sum_s = w->start_s;
+	double work_s[GROUP_MEMBERS_MAX], visit_s = 0, sum_s = 0;
 	bool is_uniform = has_equal_parts(&w->cases[0]);
+	cost_crew_tokens(w, c, 1);
 	for (int32_t i = 0; i < w->group->n_members; i++) {
 		const struct cost_layout *l = &w->runners[i].layout;
 		at[i] = cost_round_begin(&w->cases[i], stage, l, round);
 		is_uniform = is_uniform && (l->n_accel == 0 || l->n_units == 0);
+		visit_s = larger(visit_s, cost_device_of(&w->cases[i], stage)->visit_s);
 	}
 	for (int32_t n_layers = at[0].n_left; at[0].n_left > 0;) {
 		int32_t layer = at[0].layer;
+		double longest_s = 0;
 		for (int32_t i = 0; i < w->group->n_members; i++) {
 			const struct cluster_device *d = cost_device_of(&w->cases[i], stage);
 			struct cost_item item;
 			bool has_one = cost_round_next(&at[i], &item);
 			ASSERT(has_one);
 			work_s[i] = item.on_accel ? cost_accel_s(&w->cases[i], d, layer, &b) : cost_unit_s(&w->cases[i], d, layer, &b) * c->params.units_per_layer;
+			longest_s = larger(longest_s, work_s[i]);
 		}
-		double extra_s = w->layer_s + cost_crew_slack_s(w, layer, &b, work_s);
+		double layer_s = w->layer_s + longest_s + cost_crew_slack_s(w, layer, &b, work_s);
+		sum_s += is_uniform ? n_layers * layer_s : layer_s;
 		if (is_uniform)
-			return sum_s + n_layers * extra_s;
-		sum_s += extra_s;
+			break;
 	}
-	return sum_s;
+	return w->start_s + visit_s + sum_s;
 }
 
 typedef double visit_fn(const struct cost_case *c, const struct visit_sums *v, const struct cluster_device *d, int32_t window);
 
-// crew_z adds up the rounds of a group's visits: its slowest member's work and the exchanges, during which its members may read, or the longest of
-// their own visits. *disk_s: the longest reading of one of them.
+// crew_z adds up the rounds of a group's visits: its layers and exchanges, during which its members may read, or the longest of their own visits. *disk_s: the longest reading of one of them.
 static double crew_z(const struct cost_case *c, int32_t stage, visit_fn *z_of, double *disk_s)
 {
 	struct cost_crew w;
@@ -141,14 +143,13 @@ static double crew_z(const struct cost_case *c, int32_t stage, visit_fn *z_of, d
 		ASSERT(e == OK);
 	}
 	for (int32_t r = 0; r < c->plan->n_rounds; r++) {
-		double work_s = 0, longest_s = 0;
+		double longest_s = 0;
 		for (int32_t i = 0; i < w.group->n_members; i++) {
 			struct visit_sums v = sum_visit(&w.cases[i], stage, &w.runners[i].layout, r);
-			work_s = larger(work_s, v.work_s);
 			longest_s = larger(longest_s, z_of(&w.cases[i], &v, cost_device_of(&w.cases[i], stage), w.runners[i].layout.window));
 			disks_s[i] += v.read_s;
 		}
-		sum_s += larger(work_s + crew_extra_s(&w, c, stage, r), longest_s);
+		sum_s += larger(crew_round_s(&w, c, stage, r), longest_s);
 	}
 	*disk_s = 0;
 	for (int32_t i = 0; i < w.group->n_members; i++)

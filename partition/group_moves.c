@@ -95,7 +95,7 @@ double group_moves_token_s(struct group_search *q, const struct cost_plan *p)
 	return closed.token_s;
 }
 
-static bool try_plan(struct group_search *q, struct group_start *at, const struct cost_plan *p)
+bool group_moves_try(struct group_search *q, struct group_start *at, const struct cost_plan *p)
 {
 	double token_s = group_moves_token_s(q, p);
 	if (!(token_s < at->token_s * (1 - SOLVE_EQUAL)))
@@ -116,7 +116,7 @@ static bool move_share(struct group_search *q, struct group_start *at, int32_t g
 	g->shares[from] -= n;
 	g->shares[to] += n;
 	g->n_streamed[from] = g->n_streamed[to] = COST_STREAM_LEAST;
-	return try_plan(q, at, &p);
+	return group_moves_try(q, at, &p);
 }
 
 // move_pairs gives n parts from one member to another: of few members each to each, of many from or to the slowest.
@@ -137,18 +137,6 @@ static bool move_pairs(struct group_search *q, struct group_start *at, int32_t s
 	return false;
 }
 
-static void swap_members(struct cost_group *g, int32_t a, int32_t b)
-{
-	int32_t device = g->devices[a], n_streamed = g->n_streamed[a];
-	uint32_t share = g->shares[a];
-	g->devices[a] = g->devices[b];
-	g->shares[a] = g->shares[b];
-	g->n_streamed[a] = g->n_streamed[b];
-	g->devices[b] = device;
-	g->shares[b] = share;
-	g->n_streamed[b] = n_streamed;
-}
-
 // move_places swaps two members behind the lead: which heads and lanes are whose goes by their order.
 static bool move_places(struct group_search *q, struct group_start *at, int32_t stage)
 {
@@ -156,8 +144,8 @@ static bool move_places(struct group_search *q, struct group_start *at, int32_t 
 	for (int32_t a = 1; a < at->plan.groups[group].n_members; a++) {
 		for (int32_t b = a + 1; b < at->plan.groups[group].n_members; b++) {
 			struct cost_plan p = at->plan;
-			swap_members(&p.groups[group], a, b);
-			if (try_plan(q, at, &p))
+			group_members_swap(&p.groups[group], a, b);
+			if (group_moves_try(q, at, &p))
 				return true;
 		}
 	}
@@ -191,7 +179,7 @@ static bool deal_eighths(struct group_search *q, struct group_start *at, int32_t
 		g->shares[1] = second;
 		g->shares[2] = n_members == 3 ? 8 - first - second : 0;
 		group_moves_loosen(&p);
-		has_moved = try_plan(q, at, &p) || has_moved;
+		has_moved = group_moves_try(q, at, &p) || has_moved;
 	}
 	return has_moved;
 }
@@ -282,7 +270,7 @@ static void move_streams(struct group_search *q, struct group_start *at)
 		n_streamed += cost_layout_of(&c, i, &l, NULL) == OK ? l.n_streamed : 0;
 	for (int32_t level = 0; level <= STREAM_LEVELS && n_streamed > 0; level++) {
 		set_streams(q->s, &p, level, at->token_s);
-		try_plan(q, at, &p);
+		group_moves_try(q, at, &p);
 	}
 }
 
@@ -324,7 +312,7 @@ static bool move_layers(struct group_search *q, struct group_start *at)
 				group_moves_loosen(&p);
 				if (k == 0)
 					drop_stage(&p, a);
-				has_moved = try_plan(q, at, &p) || has_moved;
+				has_moved = group_moves_try(q, at, &p) || has_moved;
 			}
 		}
 	}
@@ -339,66 +327,10 @@ static bool move_rounds(struct group_search *q, struct group_start *at)
 		p.n_rounds += d;
 		if (p.n_stages == 1 || p.n_rounds < 1)
 			continue;
-		has_moved = try_plan(q, at, &p) || has_moved;
+		has_moved = group_moves_try(q, at, &p) || has_moved;
 		struct group_start other = {p, INFINITY};
 		set_streams(q->s, &other.plan, STREAM_LEVELS, at->token_s);
-		has_moved = try_plan(q, at, &other.plan) || has_moved;
-	}
-	return has_moved;
-}
-
-// choose_again sets mode, forms and shares for the members as they are now.
-static void choose_again(const struct solver *s, struct cost_plan *p, int32_t group)
-{
-	struct group_pick pick = {.group = p->groups[group]};
-	for (int32_t i = 0; i < p->n_stages; i++)
-		if (group_moves_group_at(p, i) == group)
-			group_choose_any(s, &pick, p->stages[i].n_layers);
-	if (pick.layer_s < INFINITY)
-		p->groups[group] = pick.group;
-}
-
-static void remove_member(struct cost_group *g, int32_t member)
-{
-	for (int32_t m = member; m + 1 < g->n_members; m++) {
-		g->devices[m] = g->devices[m + 1];
-		g->shares[m] = g->shares[m + 1];
-		g->n_streamed[m] = g->n_streamed[m + 1];
-	}
-	g->n_members--;
-}
-
-// is_picked tells whether a device is in one of the good sets.
-static bool is_picked(const struct group_search *q, int32_t device)
-{
-	for (int32_t k = 0; k < q->n_picks; k++)
-		if (group_has(&q->picks[k].group, device))
-			return true;
-	return false;
-}
-
-// move_members takes a member out of a group, who then holds nothing, or takes in a machine that holds nothing.
-static bool move_members(struct group_search *q, struct group_start *at)
-{
-	bool has_moved = false;
-	for (int32_t i = 0; i < at->plan.n_groups; i++) {
-		for (int32_t m = 1; m < at->plan.groups[i].n_members && at->plan.groups[i].n_members > 2; m++) {
-			struct cost_plan p = at->plan;
-			remove_member(&p.groups[i], m);
-			choose_again(q->s, &p, i);
-			group_moves_loosen(&p);
-			has_moved = try_plan(q, at, &p) || has_moved;
-		}
-		for (int32_t d = 0; d < q->s->w->cluster->n_devices && q->work_left > 0; d++) {
-			struct cost_plan p = at->plan;
-			struct cost_group *g = &p.groups[i];
-			if (!is_picked(q, d) || group_moves_layers_of(&p, d) > 0 || g->n_members == GROUP_MEMBERS_MAX)
-				continue;
-			g->devices[g->n_members++] = d;
-			choose_again(q->s, &p, i);
-			group_moves_loosen(&p);
-			has_moved = try_plan(q, at, &p) || has_moved;
-		}
+		has_moved = group_moves_try(q, at, &other.plan) || has_moved;
 	}
 	return has_moved;
 }
@@ -421,9 +353,9 @@ void group_moves_climb(struct group_search *q, struct group_start *at)
 		has_moved = move_layers(q, at);
 		has_moved = move_rounds(q, at) || has_moved;
 		struct cost_plan other = at->plan;
-		has_moved = (group_moves_head(q->s, &other) && try_plan(q, at, &other)) || has_moved;
+		has_moved = (group_moves_head(q->s, &other) && group_moves_try(q, at, &other)) || has_moved;
 		move_streams(q, at);
-		has_moved = move_members(q, at) || has_moved;
+		has_moved = group_members_move(q, at) || has_moved;
 		for (int32_t i = 0; i < at->plan.n_stages; i++)
 			if (group_moves_group_at(&at->plan, i) >= 0)
 				has_moved = group_moves_modes(q, at, i, true) || balance(q, at, i) || has_moved;

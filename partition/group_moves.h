@@ -31,6 +31,12 @@ bool group_moves_head(const struct solver *s, struct cost_plan *p);
 // group_moves_eighths tries each mode with every number of eighths as shares of up to three members; it spends at most `most` of the work.
 bool group_moves_eighths(struct group_search *q, struct group_start *at, int32_t stage, int64_t most);
 
+// group_members_move lets machines change places: into a group, out of one into a stage of its own or into none, and with each other.
+bool group_members_move(struct group_search *q, struct group_start *at);
+void group_members_swap(struct cost_group *g, int32_t a, int32_t b);
+
+// group_moves_try takes a plan when it is faster.
+bool group_moves_try(struct group_search *q, struct group_start *at, const struct cost_plan *p);
 // group_moves_token_s is a plan's time by the closed form; INFINITY: not possible, or the work is spent.
 double group_moves_token_s(struct group_search *q, const struct cost_plan *p);
 bool group_moves_possible(const struct solver *s, const struct cost_plan *p);
