@@ -2,8 +2,8 @@
 #include "tests/support/coord_host.h"
 
 static const struct placed_member nodes[] = {{"node1", 1}, {"node2", 1}, {"node3", 1}, {"node4", 1}, {"node5", 1}};
-static const struct placed_stage first[] = {{3, 1, &nodes[0], 0}, {3, 1, &nodes[1], 0}}, second[] = {{2, 1, &nodes[2], 0}, {4, 1, &nodes[3], 0}},
-	third[] = {{6, 1, &nodes[4], 0}};
+static const struct placed_stage first[] = {{3, 1, &nodes[0], 0, 0}, {3, 1, &nodes[1], 0, 0}}, second[] = {{2, 1, &nodes[2], 0, 0}, {4, 1, &nodes[3], 0, 0}},
+	third[] = {{6, 1, &nodes[4], 0, 0}};
 static const struct placed_chain placement[] = {{2, first}, {2, second}, {1, third}};
 
 // placed_config: three chains of six layers; more members than five stand by.

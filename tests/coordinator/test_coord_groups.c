@@ -2,7 +2,7 @@
 #include "tests/support/coord_host.h"
 
 static const struct placed_member nodes[] = {{"node1", 1}, {"node2", 3}, {"node3", 1}};
-static const struct placed_stage stages[] = {{3, 1, &nodes[0], 0}, {3, 2, &nodes[1], 0}}, trio[] = {{6, 3, nodes, 0}};
+static const struct placed_stage stages[] = {{3, 1, &nodes[0], 0, 0}, {3, 2, &nodes[1], 0, 0}}, trio[] = {{6, 3, nodes, 0, 0}};
 static const struct placed_chain pair_behind = {2, stages}, all_three = {1, trio};
 
 // open_placed starts n members, the first three of which the placement names.
@@ -180,7 +180,7 @@ static void a_group_with_the_local_node_reaches_it_through_the_coordinator(void 
 	struct host h;
 	struct msg m;
 	static const struct placed_member who[] = {{"here", 1}, {"node1", 1}};
-	static const struct placed_stage stage[] = {{6, 2, who, 0}};
+	static const struct placed_stage stage[] = {{6, 2, who, 0, 0}};
 	static const struct placed_chain chain = {1, stage};
 	struct coordinator_config config = patient_config();
 	config.n_chains = 1;

@@ -341,7 +341,7 @@ static void a_chain_of_a_placement_keeps_its_plan_while_a_spare_has_nothing(void
 	struct host h;
 	struct coordinator_config config = patient_config();
 	static const struct placed_member node1 = {"node1", 1}, node2 = {"node2", 1};
-	static const struct placed_stage stages[] = {{3, 1, &node1, 0}, {3, 1, &node2, 0}};
+	static const struct placed_stage stages[] = {{3, 1, &node1, 0, 0}, {3, 1, &node2, 0, 0}};
 	static const struct placed_chain chain = {2, stages};
 	config.n_chains = 1;
 	config.placement = &chain;
@@ -365,7 +365,7 @@ static void a_chain_of_a_placement_keeps_its_plan_while_a_spare_has_nothing(void
 static void start_group_of(struct host *h, const struct layer_part *held, bool has_output)
 {
 	static const struct placed_member node1 = {"node1", 1}, shared[] = {{"node2", 3}, {"node3", 1}};
-	static const struct placed_stage stages[] = {{3, 1, &node1, 0}, {3, 2, shared, 0}};
+	static const struct placed_stage stages[] = {{3, 1, &node1, 0, 0}, {3, 2, shared, 0, 0}};
 	static const struct placed_chain chain = {2, stages};
 	struct coordinator_config config = patient_config();
 	config.n_chains = 1;

@@ -476,8 +476,8 @@ static void take_memory(struct world *w, const struct coordinator_config *config
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct placed_member nodes[] = {{"node1", 1}, {"node2", 1}, {"node3", 1}};
-	static const struct placed_stage whole[] = {{4, 1, &nodes[0], 0}}, halves[] = {{2, 1, &nodes[1], 0}, {2, 1, &nodes[2], 0}};
-	static const struct placed_stage shared[] = {{1, 1, &nodes[0], 0}, {3, 2, &nodes[1], 0}};
+	static const struct placed_stage whole[] = {{4, 1, &nodes[0], 0, 0}}, halves[] = {{2, 1, &nodes[1], 0, 0}, {2, 1, &nodes[2], 0, 0}};
+	static const struct placed_stage shared[] = {{1, 1, &nodes[0], 0, 0}, {3, 2, &nodes[1], 0, 0}};
 	static const struct placed_chain placement[] = {{1, whole}, {2, halves}}, grouped = {2, shared};
 	static const int32_t n_chains[] = {1, 1, 1, 2, 1, 2, 3}; // the first of two is placed
 	bool is_placed = size % ARRAY_LEN(n_chains) == 3, has_group = is_placed && size % 2 == 0;
