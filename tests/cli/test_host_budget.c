@@ -163,14 +163,14 @@ static uint64_t room_told(const struct host_profile *h, uint32_t reader, uint64_
 static void a_plan_is_made_with_what_the_reader_may_take(void **state)
 {
 	struct world *w = *state;
-	struct host_budget b = join_budget(w, "--mem 400M");
+	const struct node_memory node = {.is_capped = true, .bytes = 300 * MIB, .anon_bytes = 276 * MIB};
 	struct host_profile h = {.slowdown = 1};
-	assert_true(b.node.anon_bytes + 8 * MIB < b.node.bytes);
-	host_profile_set_memory(&h, &w->opts, &b.node, b.keep_bytes);
-	assert_int_equal(room_told(&h, 1, 10, 20), b.node.bytes);
-	assert_int_equal(room_told(&h, 2, 20, 10), b.node.anon_bytes);
-	assert_int_equal(room_told(&h, 0, 20, 10), b.node.bytes);
-	assert_int_equal(room_told(&h, 0, 10, 20), b.node.anon_bytes);
+	parse(w, FOR_JOIN, "join", "--mem 400M");
+	host_profile_set_memory(&h, &w->opts, &node, 0);
+	assert_int_equal(room_told(&h, 1, 10, 20), node.bytes);
+	assert_int_equal(room_told(&h, 2, 20, 10), node.anon_bytes);
+	assert_int_equal(room_told(&h, 0, 20, 10), node.bytes);
+	assert_int_equal(room_told(&h, 0, 10, 20), node.anon_bytes);
 }
 
 static void without_a_cap_nothing_is_parted(void **state)
