@@ -419,14 +419,14 @@ def wants_finals(row):
 
 
 def against_others(row):
-    """(the chosen plan's time through that of the fastest other one, that one), of pairs in the same seconds; None: there are none."""
+    """(the chosen plan's time through that of the fastest other one, that one, the ratio's 95 % interval), of pairs in the same seconds; None: there are none."""
     ratios = {}
     for f in row["finals"]:
         ratios.setdefault(json.dumps([f["plan"], f["rounds"]]), []).extend(a / b for a, b in f["pairs"])
     if not ratios:
         return None
     best = max(ratios, key=lambda p: paired.median(ratios[p]))
-    return paired.median(ratios[best]), json.loads(best)
+    return paired.median(ratios[best]), json.loads(best), paired.interval(ratios[best])[1:3]
 
 
 def summary(rows):
@@ -443,8 +443,8 @@ def summary(rows):
     for name, r in rows.items():
         found = against_others(r)
         if found:
-            print("%s: the chosen plan takes %.3f of the best of %d others" % (name, found[0], len(fitting(r))))
-            ok = ok and found[0] <= WORSE_MAX
+            print("%s: the chosen plan takes %.3f (%.3f to %.3f) of the best of %d others" % (name, found[0], *found[2], len(fitting(r))))
+            ok = ok and found[2][0] <= WORSE_MAX
     return ok
 
 
@@ -465,7 +465,7 @@ def table(rows):
         (plan, rounds), found = chosen(r), against_others(r)
         both = ["%s / %s | %+.1f %%" % (ms(middle(r, "predicted", k)), ms(middle(r, "measured", k)), 100 * deviation(r, k)) for k in ("tpot_s", "ttft_s")]
         out.append("| %s | %s | %s | %s | %s |" % (SETUPS[name][0], words(plan, rounds), *both,
-            "" if not found else "%.3f of %d: %s" % (found[0], len(fitting(r)), words(*found[1]))))
+            "" if not found else "%.3f (%.3f to %.3f) of %d: %s" % (found[0], *found[2], len(fitting(r)), words(*found[1]))))
     out.append("")
     for key, word in (("tpot_s", "TPOT"), ("ttft_s", "TTFT")):
         others = [abs(f["predicted"][key] / f["measured"][key] - 1) for r in rows.values() for f in fitting(r)]
@@ -473,9 +473,10 @@ def table(rows):
         first = paired.median([abs(deviation(r, key, "predicted_first")) for r in rows.values()])
         out.append("%s: median deviation of the %d chosen plans %.1f %%, at most %.0f %% wanted; before the first answer, by what probes had found, %.1f %%%s.\n" % (word, len(own),
             100 * paired.median(own), 100 * DEVIATION_MAX, 100 * first, "; of the %d others, each measured once, %.1f %%" % (len(others), 100 * paired.median(others)) if others else ""))
-    found = [against_others(r)[0] for r in rows.values() if against_others(r)]
+    found = [against_others(r) for r in rows.values() if against_others(r)]
     if found:
-        out.append("Against the others: %d of %d chosen plans are the fastest or within %.0f %% of it." % (sum(x <= WORSE_MAX for x in found), len(found), 100 * (WORSE_MAX - 1)))
+        out.append("Against the others: %d of %d chosen plans are the fastest or within %.0f %% of it, and of the others %d by the interval." % (
+            sum(f[0] <= WORSE_MAX for f in found), len(found), 100 * (WORSE_MAX - 1), sum(f[0] > WORSE_MAX >= f[2][0] for f in found)))
     dates = sorted({r["date"] for r in rows.values()})
     out.append("\n%d cores of %s, %s." % (os.cpu_count(), cpu(), " to ".join(sorted({dates[0], dates[-1]}))))
     return "\n".join(out)
