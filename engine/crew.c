@@ -36,12 +36,9 @@ static bool acquire_and_end(struct hand *h, int32_t unit)
 	if (h->idx > 0)
 		return crew_end_phase_if(h, OK);
 	struct engine *e = h->crew->e;
-	bool may_wait = residency_streams(e->residency, unit);
-	if (may_wait)
-		pool_rest(e->c.pool);
+	pool_rest(e->c.pool); // and reading goes on
 	enum err err = residency_acquire(e->residency, unit, h->crew->em);
-	if (may_wait)
-		pool_resume(e->c.pool);
+	pool_resume(e->c.pool);
 	return crew_end_phase_if(h, err);
 }
 

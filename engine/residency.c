@@ -193,7 +193,7 @@ static void pass_over(struct residency *r, int32_t idx)
 	wake(r);
 }
 
-bool residency_streams(const struct residency *r, int32_t unit)
+static bool is_streamed(const struct residency *r, int32_t unit)
 {
 	ASSERT(unit >= 0 && unit < r->c.units->n);
 	return r->layout.n_streamed > 0 && r->stream_idx[unit] >= 0;
@@ -201,7 +201,7 @@ bool residency_streams(const struct residency *r, int32_t unit)
 
 enum err residency_acquire(struct residency *r, int32_t unit, struct errmsg *em)
 {
-	if (!residency_streams(r, unit))
+	if (!is_streamed(r, unit))
 		return OK;
 	pthread_mutex_lock(&r->mutex);
 	pass_over(r, r->stream_idx[unit]);
@@ -231,7 +231,7 @@ enum err residency_acquire(struct residency *r, int32_t unit, struct errmsg *em)
 
 void residency_release(struct residency *r, int32_t unit)
 {
-	if (!residency_streams(r, unit))
+	if (!is_streamed(r, unit))
 		return;
 	pthread_mutex_lock(&r->mutex);
 	ASSERT(r->released < r->used);

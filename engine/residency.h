@@ -56,7 +56,6 @@ struct residency_stats {
 // ERR_IO, with file and offset.
 MUST_USE enum err residency_open(const struct residency_config *c, struct residency **out, struct errmsg *em);
 void residency_close(struct residency *r); // NULL is allowed; nothing is acquired
-bool residency_streams(const struct residency *r, int32_t unit); // so that residency_acquire may wait for it
 // residency_acquire: ERR_IO names file and offset; the unit is not acquired then, and the next call tries again.
 MUST_USE enum err residency_acquire(struct residency *r, int32_t unit, struct errmsg *em);
 void residency_release(struct residency *r, int32_t unit);
