@@ -85,7 +85,7 @@ void briefing_send(struct coordinator *c, const struct chain *ch, struct plan_se
 	p->chunk_max = c->config.chunk_max;
 	p->hop_credits = ch->hop_credits;
 	p->has_output = c->config.has_output;
-	p->stream_share = st->who.n == 1 ? st->stream_share : 0;
+	p->stream_share = st->stream_share;
 	if (at.place == 0)
 		fill_neighbours(c, ch, at.stage, p);
 	fill_group(c, &st->who, at.place, &p->group);

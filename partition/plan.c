@@ -230,7 +230,7 @@ enum err plan_check(const struct plan *p)
 		if (p->stages[i].layers.n != p->n_rounds || layer_spans_count(&p->stages[i].layers) < 1)
 			return ERR_RANGE;
 	for (int32_t i = 0; i < p->n_stages; i++)
-		if (p->stages[i].stream_share > WINDOW_SHARE_WHOLE)
+		if (p->stages[i].stream_share > (p->stages[i].who.n == 1 ? WINDOW_SHARE_WHOLE : 0))
 			return ERR_RANGE;
 	if (!are_groups(p))
 		return ERR_RANGE;

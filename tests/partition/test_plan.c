@@ -110,6 +110,12 @@ static void stages_stream_what_they_are_given(void **state)
 	assert_true(plan_same_part(&p.stages[1], &q.stages[1]));
 	q.stages[1].stream_share = WINDOW_SHARE_WHOLE + 1;
 	assert_int_equal(plan_check(&q), ERR_RANGE);
+	q.stages[1].stream_share = 1;
+	assert_int_equal(plan_check(&q), OK);
+	q.stages[1].who = (struct plan_group){.n = 2, .nodes = {q.stages[1].who.nodes[0], {{9}}}, .shares = {1, 1}}; // whose members read as little as must be
+	assert_int_equal(plan_check(&q), ERR_RANGE);
+	q.stages[1].stream_share = 0;
+	assert_int_equal(plan_check(&q), OK);
 	const struct plan_alive all = {{{true}, {true}, {true}}}, but_first = {{{false}, {true}, {true}}}, but_second = {{{true}, {false}, {true}}};
 	assert_int_equal(plan_repair(&p, &all, NULL, 0, &q), OK);
 	assert_int_equal(q.stages[1].stream_share, 30000);
