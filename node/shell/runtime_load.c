@@ -25,14 +25,13 @@ static enum err set_limits(struct rt_job *j, uint64_t *stage_bytes)
 	uint64_t to_disk = j->rt->kept_disk != NULL ? kept_disk_bytes(j->rt->new_buf_bytes) : 0;
 	uint64_t bytes = size.bytes + frames + to_disk;
 	j->size = (struct stage_size){.whole = size.weight_bytes, .least = size.weight_least, .rest = size.kv_bytes + frames};
-	j->config.weights.stream_share = j->stream_share;
 	if (!m->is_capped)
 		return OK;
 	*stage_bytes = bytes + size.weight_least;
 	if (*stage_bytes > m->bytes || bytes > m->anon_bytes)
 		return stage_memory_refuse(m, &j->config, &(struct stage_needs){&size, frames, to_disk}, &j->em);
 	j->config.weights = (struct residency_limits){.is_capped = true, .bytes = m->bytes - bytes, .anon_bytes = m->anon_bytes - bytes, .reader = m->reader,
-		.stream_share = j->stream_share, .log = j->rt->p.log};
+		.stream_share = j->config.weights.stream_share, .log = j->rt->p.log};
 	return OK;
 }
 
@@ -214,10 +213,10 @@ void runtime_fx_load(struct node_runtime *rt, const struct node_effect *f)
 		.batch_max = f->u.load.chunk_max,
 		.wire = f->u.load.wire,
 		.has_output = f->u.load.has_output,
+		.weights.stream_share = f->u.load.stream_share,
 		.split = rt->p.split,
 		.member = MEMBER_EACH,
 	};
-	j->stream_share = f->u.load.stream_share;
 	j->err = set_split(j, f->u.load.group);
 	j->bufs_bytes = (size_t)f->u.load.n_bufs * f->u.load.buf_bytes;
 	rt->new_buf_bytes = f->u.load.buf_bytes;

@@ -40,7 +40,6 @@ struct rt_job {
 	uint8_t *bufs, *parts;
 	size_t bufs_bytes, part_bytes;
 	struct stage_size size;
-	uint32_t stream_share;          // of the weights, as the plan has it
 	struct residency_limits limits; // of the weights while nobody else needs memory
 	uint64_t hold;                  // what they may take now
 	// STORE
