@@ -169,7 +169,7 @@ static uint64_t unit_limit(const struct engine *e)
 	const struct residency_limits *l = &e->c.weights;
 	uint64_t cap = l->anon_bytes < l->bytes && l->anon_bytes > 0 ? l->anon_bytes : l->bytes, total = unit_table_bytes(&e->units);
 	bool fits = residency_whole(&e->units) <= (l->reader == READER_DIRECT ? l->anon_bytes : l->bytes);
-	if (!l->is_capped || (fits && l->n_streamed_min == 0))
+	if (!l->is_capped || fits)
 		return UNIT_UNCUT;
 	int32_t n_layers = layer_spans_count(&e->c.layers);
 	uint64_t unit = total / (uint64_t)(n_layers > 0 ? n_layers : 1) / UNITS_PER_LAYER;

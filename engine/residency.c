@@ -299,20 +299,13 @@ uint64_t residency_least(const struct unit_table *units)
 	return weight_reader_largest(units) * (uint64_t)(units->n < WINDOW_MIN ? units->n : WINDOW_MIN);
 }
 
-// n_streamed_min: what fits stays, whatever a plan thought.
-static int32_t n_streamed_min(const struct residency *r, const uint64_t *unit_bytes, uint64_t bytes)
-{
-	const struct residency_limits *l = &r->c.limits;
-	bool all_fits = residency_whole(r->c.units) <= bytes;
-	int32_t n = all_fits ? 0 : window_layout_streams(unit_bytes, r->c.units->n, l->stream_share);
-	return n > l->n_streamed_min ? n : l->n_streamed_min;
-}
-
+// fit: what fits stays, whatever a plan thought.
 static bool fit(const struct residency *r, const uint64_t *unit_bytes, uint64_t bytes, struct window_layout *out)
 {
 	int32_t n = r->c.units->n, want = n / UNITS_PER_SLOT;
 	want = want < WINDOW_MIN ? WINDOW_MIN : want > WINDOW_SLOTS ? WINDOW_SLOTS : want;
-	return window_layout_fit(unit_bytes, n, bytes, want, n_streamed_min(r, unit_bytes, bytes), out);
+	bool all_fits = residency_whole(r->c.units) <= bytes;
+	return window_layout_fit(unit_bytes, n, bytes, want, all_fits ? 0 : window_layout_streams(unit_bytes, n, r->c.limits.stream_share), out);
 }
 
 static void say(const struct residency *r, enum log_level level, const char *text)

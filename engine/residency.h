@@ -29,8 +29,7 @@ struct residency_limits {
 	uint64_t bytes;         // pins and window together
 	uint64_t anon_bytes;    // the same for a reader whose memory is our own (direct)
 	enum weight_way reader;
-	int32_t n_streamed_min; // units to stream at least; 0: as few as keep the disk busy
-	uint32_t stream_share;  // likewise, as a plan has it (window_layout_streams), where not all fits: what fits is not streamed
+	uint32_t stream_share;  // what a plan streams at least, where not all fits (window_layout_streams); 0: as little as keeps the disk busy
 	const struct log *log;  // NULL: says nothing
 };
 

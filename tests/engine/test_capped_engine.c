@@ -3,6 +3,7 @@
 #include "engine/engine.h"
 
 #include "base/rng.h"
+#include "base/window_layout.h"
 #include "tests/support/gguf_build.h"
 
 #include <setjmp.h>
@@ -33,7 +34,7 @@ struct way {
 	uint64_t cap;
 	enum weight_way reader;
 	int threads;
-	int32_t chunk, n_streamed_min;
+	int32_t chunk;
 	uint32_t stream_share;
 };
 
@@ -42,8 +43,7 @@ static struct engine *open_engine(const struct world *w, const struct way *way)
 	const struct engine_config c = {
 		.model = w->model, .kernels = kernels_find(NULL, NULL), .pool = w->pools[way->threads ? way->threads : 1],
 		.layers = layer_spans_one(0, w->n_layers), .has_head = true, .n_slots = 1, .ctx_len = N_TOKENS, .batch_max = N_TOKENS,
-		.weights = {.is_capped = way->cap > 0, .bytes = way->cap, .anon_bytes = way->cap, .reader = way->reader, .n_streamed_min = way->n_streamed_min,
-			.stream_share = way->stream_share},
+		.weights = {.is_capped = way->cap > 0, .bytes = way->cap, .anon_bytes = way->cap, .reader = way->reader, .stream_share = way->stream_share},
 	};
 	struct engine *e;
 	struct errmsg em = {{0}};
@@ -127,7 +127,7 @@ static void a_cap_changes_no_bit(void **state)
 	const struct way ways[] = {
 		{.cap = w->matrix_bytes / 6, .reader = READER_MMAP}, {.cap = w->matrix_bytes / 6, .reader = READER_DIRECT, .threads = 2, .chunk = 7},
 		{.cap = w->matrix_bytes / 4, .reader = READER_MMAP, .threads = 4, .chunk = 1}, {.cap = w->matrix_bytes / 4, .reader = READER_DIRECT, .chunk = 1},
-		{.cap = w->matrix_bytes / 2, .reader = READER_MMAP, .threads = 2, .chunk = 13, .n_streamed_min = 20},
+		{.cap = w->matrix_bytes / 2, .reader = READER_MMAP, .threads = 2, .chunk = 13, .stream_share = 40000},
 		{.cap = w->matrix_bytes / 2, .reader = READER_DIRECT, .chunk = 5, .stream_share = 50000}, {.cap = w->matrix_bytes * 2, .reader = READER_MMAP, .stream_share = 50000},
 		{.cap = w->matrix_bytes * 3 / 4, .reader = READER_AUTO, .threads = 2}, {.cap = w->matrix_bytes * 2, .reader = READER_MMAP, .threads = 2},
 		{.cap = w->matrix_bytes * 2, .reader = READER_DIRECT}, {.cap = w->matrix_bytes * 2, .reader = READER_AUTO, .chunk = 3},
@@ -152,7 +152,7 @@ static void a_cap_changes_no_bit(void **state)
 static void a_step_without_its_weights_fails_and_the_next_goes_on(void **state)
 {
 	const struct world *w = *state;
-	const struct way way = {.cap = w->matrix_bytes / 4, .reader = READER_DIRECT, .threads = 2, .n_streamed_min = 1000};
+	const struct way way = {.cap = w->matrix_bytes / 4, .reader = READER_DIRECT, .threads = 2, .stream_share = WINDOW_SHARE_WHOLE};
 	size_t file_bytes = (size_t)model_file_bytes(w->model), cut = file_bytes * 2 / 3;
 	uint8_t *tail = malloc(file_bytes - cut);
 	FILE *f = fopen(PATH, "r+b");

@@ -202,11 +202,11 @@ static void a_call_that_begins_elsewhere_is_served(void **state)
 	}
 }
 
-static void a_planned_number_of_streamed_units_is_kept(void **state)
+static void all_may_be_streamed(void **state)
 {
 	const struct world *w = *state;
 	struct residency_config c = capped(w, READER_DIRECT, whole(w) / 2);
-	c.limits.n_streamed_min = w->table.n;
+	c.limits.stream_share = WINDOW_SHARE_WHOLE;
 	struct residency *r = must_open(&c);
 	struct residency_stats s;
 	residency_get_stats(r, &s);
@@ -254,20 +254,6 @@ static void what_fits_is_not_streamed_whatever_was_planned(void **state)
 	struct residency_stats s;
 	residency_get_stats(r, &s);
 	assert_int_equal(s.n_streamed, 0);
-	use_cycle(w, r);
-	residency_close(r);
-}
-
-static void all_may_be_streamed(void **state)
-{
-	const struct world *w = *state;
-	struct residency_config c = capped(w, READER_DIRECT, whole(w) / 2);
-	c.limits.stream_share = WINDOW_SHARE_WHOLE;
-	struct residency *r = must_open(&c);
-	struct residency_stats s;
-	residency_get_stats(r, &s);
-	assert_int_equal(s.n_streamed, w->table.n);
-	assert_int_equal(s.pinned_bytes, 0);
 	use_cycle(w, r);
 	residency_close(r);
 }
@@ -347,7 +333,7 @@ static void a_failure_while_another_unit_is_in_use_leaves_that_readable(void **s
 {
 	const struct world *w = *state;
 	struct residency_config c = capped(w, READER_DIRECT, whole(w) / 4);
-	c.limits.n_streamed_min = w->table.n;
+	c.limits.stream_share = WINDOW_SHARE_WHOLE;
 	struct residency *r = must_open(&c);
 	struct errmsg em;
 	struct residency_stats st;
@@ -398,10 +384,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(views_hold_the_files_bytes_whatever_the_cap, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_fits_in_huge_pages_lies_where_it_would_without_a_cap, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_call_that_begins_elsewhere_is_served, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_planned_number_of_streamed_units_is_kept, setup, teardown),
+		cmocka_unit_test_setup_teardown(all_may_be_streamed, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_planned_share_is_streamed_through_what_the_cap_leaves, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_fits_is_not_streamed_whatever_was_planned, setup, teardown),
-		cmocka_unit_test_setup_teardown(all_may_be_streamed, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_cap_that_holds_no_window_is_refused_with_the_arithmetic, setup, teardown),
 		cmocka_unit_test_setup_teardown(auto_takes_the_reader_that_fits, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_file_without_its_end_is_an_error_that_names_the_place, setup, teardown),
